@@ -1,0 +1,67 @@
+/*
+ * nvml_api.h: the part of NVIDIA's management library that ullage calls or answers.
+ *
+ * As with cuda_api.h, no header of NVIDIA is needed: only what is used is declared, in the layout of
+ * the library's ABI. Sizes are bytes throughout. The entry points are in nvml_api.def.
+ */
+#ifndef ULLAGE_NVML_API_H
+#define ULLAGE_NVML_API_H
+
+typedef int nvmlReturn_t;
+enum {
+    NVML_SUCCESS = 0,
+    NVML_ERROR_UNINITIALIZED = 1,
+    NVML_ERROR_INVALID_ARGUMENT = 2,
+    NVML_ERROR_NOT_SUPPORTED = 3,
+    NVML_ERROR_NO_PERMISSION = 4,
+    NVML_ERROR_NOT_FOUND = 6,
+    NVML_ERROR_INSUFFICIENT_SIZE = 7,
+    NVML_ERROR_DRIVER_NOT_LOADED = 9,
+    NVML_ERROR_LIBRARY_NOT_FOUND = 12,
+    NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+    NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+    NVML_ERROR_UNKNOWN = 999,
+};
+
+typedef struct nvmlDevice_st *nvmlDevice_t;
+
+typedef struct {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used; /* includes what v2 calls reserved */
+} nvmlMemory_t;
+
+typedef struct {
+    unsigned int version; /* NVML_MEMORY_V2 */
+    unsigned long long total;
+    unsigned long long reserved; /* by the driver and firmware; used + reserved + free = total */
+    unsigned long long free;
+    unsigned long long used;
+} nvmlMemory_v2_t;
+#define NVML_MEMORY_V2 ((unsigned int)(sizeof(nvmlMemory_v2_t) | (2u << 24)))
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory; /* NVML_VALUE_NOT_AVAILABLE where the system does not say */
+    unsigned int gpuInstanceId;       /* 0xffffffff outside MIG */
+    unsigned int computeInstanceId;
+} nvmlProcessInfo_t;
+#define NVML_VALUE_NOT_AVAILABLE (~0ULL)
+
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain;
+    unsigned int bus;
+    unsigned int device;
+    unsigned int pciDeviceId;
+    unsigned int pciSubSystemId;
+    char busId[32];
+} nvmlPciInfo_t;
+
+/* One function type per entry point that has a signature: ull_fn_nvmlInit_v2 and so on. */
+#define NVML_HOOK(symbol, params, args) typedef nvmlReturn_t ull_fn_##symbol params;
+#define NVML_CALL(symbol, params) typedef nvmlReturn_t ull_fn_##symbol params;
+#define NVML_PASS(symbol)
+#include "nvml_api.def"
+
+#endif
