@@ -1,0 +1,223 @@
+/*
+ * ledger.h: the shared account of a job.
+ *
+ * A job is a process and everything it starts. Its ledger is one file in shared memory that holds,
+ * per device, how many bytes the job may hold and does hold, and per process and class how they are
+ * made up. `ullage run` creates it; every process of the job that uses CUDA joins it; `ullage ps`
+ * reads it. No daemon is needed and no process may leave it wrong, however it dies:
+ *
+ *  - The total of an account on a device changes by one 16-byte compare-and-swap of {total, tag}.
+ *    The tag names the slot and sequence number of the change. Whoever overwrites a tag first records
+ *    it in the slot it names, so that for a change that was cut off half-way it can always be decided
+ *    whether it took place (ledger_change.c).
+ *  - A process owns a slot by a robust, process-shared mutex that a parked thread of it holds until
+ *    it dies (member.c). The kernel frees that lock at death; nothing else does.
+ *  - What a dead process held stays charged until the driver has really freed it: the slot is
+ *    "draining" until the driver no longer lists the process (recover.c).
+ *
+ * A job may be inside another one: then what it holds counts in both, and a request must fit in both.
+ * With accounts (`run --each`) one ledger keeps several budgets: account 0 is the command's own, the
+ * others belong to one direct child each.
+ *
+ * This module knows nothing of CUDA. It names devices by UUID, and is told from outside which
+ * processes the driver still lists.
+ *
+ * Bytes are charged bytes: what the driver takes, not what was asked for. All functions are safe to
+ * call from several threads unless they say otherwise.
+ */
+#ifndef ULLAGE_LEDGER_H
+#define ULLAGE_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ullage/status.h"
+
+/* What bytes are held for. */
+#define ULL_CLASS_MAP(X)                                                                           \
+    X(CONTEXT, "context") /* what a context takes by itself */                                     \
+    X(DATA, "data")       /* linear, pitched, managed memory, virtual-memory handles */            \
+    X(POOL, "pool")       /* reserves of stream-ordered pools */                                   \
+    X(GRAPH, "graph")     /* reserve of graph memory nodes */                                      \
+    X(ARRAY, "array")     /* arrays and mipmaps */                                                 \
+    X(MODULE, "module")   /* code, streams, stacks: seen only in the driver's process figure */
+
+enum ull__class {
+#define X(name, text) ULL_CLASS_##name,
+    ULL_CLASS_MAP(X)
+#undef X
+        ULL_CLASSES
+};
+const char *ull__class_name(enum ull__class class);
+
+enum {
+    ULL_MAX_DEVICES = 16,
+    ULL_MAX_SLOTS = 512,   /* processes of a job at the same time */
+    ULL_MAX_ACCOUNTS = 64, /* with --each: the command and 63 live children */
+    ULL_MAX_CHAIN = 8,     /* jobs inside jobs */
+    ULL_MAX_REFUSALS = 64, /* kept in full; more are counted */
+    ULL_MAX_HOLDERS = 8,   /* largest live allocations kept with a refusal */
+    ULL_MAX_VARIANTS = 16,
+    ULL_MAX_SHARES = 1024, /* allocations named for other processes */
+    ULL_UUID_TEXT = 64,
+    ULL_NAME_TEXT = 64,
+    ULL_COMMAND_TEXT = 64,
+    ULL_PATH_TEXT = 256,
+};
+
+/* --- creating, opening, finding ------------------------------------------------------------- */
+
+struct ull__device_spec {
+    char uuid[ULL_UUID_TEXT]; /* "GPU-..." or "MIG-..." */
+    char name[ULL_NAME_TEXT];
+    int physical;             /* index as NVML and nvidia-smi count, -1 if unknown */
+    int logical;              /* index in the job at its start, -1 if not visible to it */
+    bool integrated;          /* shares the host's memory */
+    uint64_t total_bytes;     /* what the driver offers to programs */
+    uint64_t budget_bytes;    /* never above total_bytes */
+    uint64_t context_bytes;   /* measured size of a context, the charge before one is made */
+};
+
+struct ull__job_spec {
+    char name[ULL_NAME_TEXT];
+    char command[ULL_PATH_TEXT]; /* for people */
+    char report[ULL_PATH_TEXT];  /* where the report will be */
+    char set_by[ULL_PATH_TEXT];  /* the configuration in force and who set it, for the report */
+    char parent[ULL_PATH_TEXT];  /* ledger of the job around this one, "" for none */
+    bool quiet;                  /* no refusal lines */
+    bool each;                   /* a budget for every direct child */
+    uint64_t max_request;        /* larger single requests are refused; 0: no such limit */
+    int device_count;
+    struct ull__device_spec devices[ULL_MAX_DEVICES];
+};
+
+struct ull__ledger;
+
+/*
+ * The folder that holds this user's ledgers: $ULLAGE_SHM_DIR or /dev/shm, then ullage-UID. Creates it
+ * if `create`. ULL_E_SYSTEM (missing, read-only, full), ULL_E_PERMISSION (belongs to somebody else).
+ */
+ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_error *err);
+
+/*
+ * Creates the ledger of a new job, its memory allocated in full so that a later write cannot fail.
+ * The caller becomes its supervisor: it owns a slot until it dies or closes the ledger, and must call
+ * from a thread that lives that long. ULL_E_SYSTEM (shared memory full or read-only),
+ * ULL_E_PERMISSION.
+ */
+ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledger **out,
+                              struct ull_error *err);
+
+/* Maps an existing ledger. ULL_E_NOT_FOUND, ULL_E_PERMISSION, ULL_E_FORMAT (not a ledger). */
+ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err);
+
+/* Unmaps; NULL is fine. The supervisor's slot is given up. */
+void ull__ledger_close(struct ull__ledger *ledger);
+
+/* Removes the file if neither the supervisor nor any process of the job is left. True if removed. */
+bool ull__ledger_remove_if_dead(struct ull__ledger *ledger);
+
+/* Calls `visit` for every readable ledger (all users' for root), opened and swept. */
+void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data);
+
+const char *ull__ledger_path(const struct ull__ledger *ledger);
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* A consistent enough picture for people: totals are exact, the split may lag by one change. */
+struct ull__usage {
+    uint64_t held_bytes;
+    uint64_t peak_bytes;
+    uint64_t by_class[ULL_CLASSES];
+};
+
+struct ull__process_view {
+    uint32_t pid;          /* as its own pid namespace counts */
+    uint32_t driver_pid;   /* as the driver lists it, 0 if unknown */
+    uint64_t start_ticks;  /* field 22 of /proc/PID/stat */
+    uint32_t account;
+    bool draining;         /* dead; its bytes are not freed yet */
+    bool context_measured; /* by the driver's figure for the process; else estimated */
+    char command[ULL_COMMAND_TEXT];
+    struct ull__usage usage[ULL_MAX_DEVICES];
+};
+
+struct ull__account_view {
+    uint32_t number;     /* 0 is the command itself */
+    uint32_t root_pid;   /* the child that the account belongs to */
+    bool live;
+    struct ull__usage usage[ULL_MAX_DEVICES];
+    uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time since the first byte was held */
+};
+
+struct ull__holder {
+    uint64_t bytes;
+    uint64_t age_ns;
+    enum ull__class class;
+};
+
+struct ull__refusal {
+    uint64_t number;       /* 1, 2, ... in the job */
+    uint64_t time_ns;      /* CLOCK_MONOTONIC */
+    uint64_t wanted_bytes; /* as charged */
+    uint64_t held_bytes;   /* by the account on that device at that moment */
+    uint64_t budget_bytes;
+    uint32_t pid;
+    uint32_t account;
+    int device;
+    enum ull__class class;
+    bool by_max_request;
+    bool survived;         /* the process was given memory later on */
+    char command[ULL_COMMAND_TEXT];
+    char call[48];         /* driver entry point */
+    uint64_t by_class[ULL_CLASSES];
+    int holder_count;
+    struct ull__holder holders[ULL_MAX_HOLDERS]; /* of the process that asked, largest first */
+};
+
+struct ull__job_view {
+    char id[16];
+    uint32_t supervisor_pid;
+    bool supervisor_alive;
+    uint64_t start_unix_ns;
+    uint64_t refusals;          /* all */
+    uint64_t refusals_survived; /* by processes that were given memory later */
+    uint64_t first_allocation_bytes[ULL_MAX_DEVICES]; /* largest among the job's first requests */
+    bool preallocated[ULL_MAX_DEVICES]; /* one early request took over half of the visible card */
+    uint64_t budget_bytes[ULL_MAX_DEVICES];
+    int process_count;          /* entries that ull__ledger_process gives */
+    int variant_count;
+    char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT]; /* entry points met that ullage does not know */
+};
+
+const struct ull__job_spec *ull__ledger_spec(const struct ull__ledger *ledger);
+void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view);
+/* False when the number is not in use. Slots are 0 .. ULL_MAX_SLOTS - 1, accounts likewise. */
+bool ull__ledger_process(struct ull__ledger *ledger, int slot, struct ull__process_view *view);
+bool ull__ledger_account(struct ull__ledger *ledger, int account, struct ull__account_view *view);
+/* Refusal `number` (1-based) if it is still kept. */
+bool ull__ledger_refusal(struct ull__ledger *ledger, uint64_t number, struct ull__refusal *refusal);
+
+/* --- the supervisor's part ---------------------------------------------------------------------- */
+
+/*
+ * What the driver says of a process on a device: returns 1 if it lists driver_pid, 0 if not, -1 if it
+ * cannot say. used_bytes (may be NULL) gets the driver's figure.
+ */
+typedef int ull__listed_fn(void *data, const char *uuid, uint32_t driver_pid, uint64_t *used_bytes);
+
+/*
+ * Finds dead processes, decides their unfinished change, and gives back what the driver has freed.
+ * Any process may call it at any time; several at once are fine. `listed` may be NULL: then a dead
+ * process's bytes are given back ULL_DRAIN_GRACE_NS after its death was seen.
+ */
+#define ULL_DRAIN_GRACE_NS 1000000000ull
+void ull__ledger_sweep(struct ull__ledger *ledger, ull__listed_fn *listed, void *data);
+
+/* Adds the present totals to the time average; the supervisor calls it every few milliseconds. */
+void ull__ledger_sample(struct ull__ledger *ledger);
+
+/* The measured size of a context on a device, for the next one. */
+uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device);
+
+#endif

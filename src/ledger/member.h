@@ -1,0 +1,98 @@
+/*
+ * member.h: a process's place in the ledgers of its job and of the jobs around it.
+ *
+ * Only one member exists in a process. Joining must happen on a thread that lives as long as the
+ * process, since the kernel takes that thread's death for the process's. A forked child must not use
+ * its parent's member: it forgets it and joins anew.
+ */
+#ifndef ULLAGE_MEMBER_H
+#define ULLAGE_MEMBER_H
+
+#include "ledger.h"
+
+struct ull__member;
+
+struct ull__identity {
+    uint32_t pid;
+    uint64_t start_ticks;
+    char command[ULL_COMMAND_TEXT];
+    uint32_t account_root; /* with --each: pid of the direct child this process descends from, or 0 */
+};
+
+/*
+ * Joins the job at `path` and the jobs around it. Call from the parked thread. ULL_E_FULL when all
+ * slots are taken by live processes, otherwise as ull__ledger_open.
+ */
+ull_status ull__member_join(const char *path, const struct ull__identity *identity,
+                            struct ull__member **out, struct ull_error *err);
+
+/* The innermost ledger and its device with this UUID; -1 if the job has no such device. */
+struct ull__ledger *ull__member_ledger(struct ull__member *member);
+int ull__member_device(struct ull__member *member, const char *uuid);
+
+/*
+ * Charges bytes if they fit into every budget around the process; all or nothing. On refusal
+ * (ULL_E_NO_MEMORY) nothing has changed. Never waits for another process.
+ */
+ull_status ull__member_reserve(struct ull__member *member, int device, enum ull__class class,
+                               uint64_t bytes);
+
+/* Charges bytes that the driver has already taken, budget or not (debt). */
+void ull__member_charge(struct ull__member *member, int device, enum ull__class class, uint64_t bytes);
+
+/* Gives bytes back; at most what this process holds of the class. */
+void ull__member_release(struct ull__member *member, int device, enum ull__class class,
+                         uint64_t bytes);
+
+/* Bytes of this process, of one class. */
+uint64_t ull__member_held(struct ull__member *member, int device, enum ull__class class);
+
+/* The tightest budget around the process on a device: its size and what is held under it. */
+void ull__member_room(struct ull__member *member, int device, uint64_t *budget_bytes,
+                      uint64_t *held_bytes);
+
+/* As the driver counts processes; see ull__process_view. */
+void ull__member_set_driver_pid(struct ull__member *member, uint32_t pid);
+/* A context was measured (or not): kept as the charge for the next one on that device. */
+void ull__member_context_measured(struct ull__member *member, int device, uint64_t bytes);
+
+/*
+ * Records a refusal. Fills number, time, pid, account, command, held, budget and classes; the caller
+ * fills the rest. Returns true if a line should be printed now (the first, then at most one a
+ * second), with the number of refusals since the last line in *suppressed.
+ */
+bool ull__member_refused(struct ull__member *member, struct ull__refusal *refusal,
+                         uint64_t *suppressed);
+/* A request succeeded: earlier refusals of this process were survived. Cheap. */
+void ull__member_granted(struct ull__member *member, int device, uint64_t bytes);
+/* An entry point that ullage has no hook for was handed out. */
+void ull__member_unknown_variant(struct ull__member *member, const char *name);
+
+/*
+ * Other processes' stale reserves: ask every process of the job to read its pools again. Returns the
+ * request's number; a member that sees a newer number than it served settles and says so.
+ */
+uint32_t ull__member_ask_settle(struct ull__member *member);
+/* Sleeps until a settle is asked for, `wake` is called, or the time is over; true if asked for. */
+bool ull__member_wait(struct ull__member *member, uint64_t timeout_ns);
+void ull__member_wake(struct ull__member *member);
+
+/* --- memory that has a name for other processes ---------------------------------------------- */
+
+/*
+ * The owner named `bytes` of its memory (key: a hash of the name, or 0 where the name says nothing,
+ * as with a descriptor). ULL_E_FULL is harmless: the bytes then stay with the owner.
+ */
+ull_status ull__member_export(struct ull__member *member, int device, enum ull__class class,
+                              uint64_t key, uint64_t bytes);
+/*
+ * The owner freed exported memory of this size. If another process has it open, the charge passes to
+ * that one and true is returned: the owner then drops the bytes from its own books without release.
+ */
+bool ull__member_export_freed(struct ull__member *member, int device, enum ull__class class,
+                              uint64_t key, uint64_t bytes);
+/* This process opened or closed foreign memory. Closing gives back what has passed to it. */
+ull_status ull__member_import(struct ull__member *member, int device, uint64_t key, uint64_t bytes);
+void ull__member_import_closed(struct ull__member *member, int device, uint64_t key, uint64_t bytes);
+
+#endif
