@@ -121,6 +121,8 @@ bool ull__ledger_remove_if_dead(struct ull__ledger *ledger);
 void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data);
 
 const char *ull__ledger_path(const struct ull__ledger *ledger);
+/* Is the `ullage run` that made it still there? */
+bool ull__ledger_supervised(struct ull__ledger *ledger);
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
@@ -129,6 +131,7 @@ struct ull__usage {
     uint64_t held_bytes;
     uint64_t peak_bytes;
     uint64_t by_class[ULL_CLASSES];
+    uint64_t peak_by_class[ULL_CLASSES]; /* each at its own moment */
 };
 
 struct ull__process_view {
@@ -147,7 +150,7 @@ struct ull__account_view {
     uint32_t root_pid;   /* the child that the account belongs to */
     bool live;
     struct ull__usage usage[ULL_MAX_DEVICES];
-    uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time since the first byte was held */
+    uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time when anything was held */
 };
 
 struct ull__holder {

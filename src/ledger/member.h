@@ -38,7 +38,8 @@ ull_status ull__member_reserve(struct ull__member *member, int device, enum ull_
                                uint64_t bytes);
 
 /* Charges bytes that the driver has already taken, budget or not (debt). */
-void ull__member_charge(struct ull__member *member, int device, enum ull__class class, uint64_t bytes);
+void ull__member_charge(struct ull__member *member, int device, enum ull__class class,
+                        uint64_t bytes);
 
 /* Gives bytes back; at most what this process holds of the class. */
 void ull__member_release(struct ull__member *member, int device, enum ull__class class,
@@ -69,13 +70,21 @@ void ull__member_granted(struct ull__member *member, int device, uint64_t bytes)
 void ull__member_unknown_variant(struct ull__member *member, const char *name);
 
 /*
- * Other processes' stale reserves: ask every process of the job to read its pools again. Returns the
- * request's number; a member that sees a newer number than it served settles and says so.
+ * Asks every other process of the job that holds pools to read their reserves again, and waits until
+ * all have or the time is over. For the moment before a refusal: what others no longer hold must not
+ * make this process fail.
  */
-uint32_t ull__member_ask_settle(struct ull__member *member);
-/* Sleeps until a settle is asked for, `wake` is called, or the time is over; true if asked for. */
-bool ull__member_wait(struct ull__member *member, uint64_t timeout_ns);
+void ull__member_ask_settle(struct ull__member *member, uint64_t timeout_ns);
+/*
+ * For the parked thread: sleeps until somebody asks for a settle, ull__member_wake is called, or the
+ * time is over. After settling it calls ull__member_settled.
+ */
+void ull__member_wait(struct ull__member *member, uint64_t timeout_ns);
+void ull__member_settled(struct ull__member *member);
 void ull__member_wake(struct ull__member *member);
+
+/* Finds dead processes in all ledgers around this process (ull__ledger_sweep). */
+void ull__member_sweep(struct ull__member *member, ull__listed_fn *listed, void *data);
 
 /* --- memory that has a name for other processes ---------------------------------------------- */
 
@@ -86,11 +95,11 @@ void ull__member_wake(struct ull__member *member);
 ull_status ull__member_export(struct ull__member *member, int device, enum ull__class class,
                               uint64_t key, uint64_t bytes);
 /*
- * The owner freed exported memory of this size. If another process has it open, the charge passes to
- * that one and true is returned: the owner then drops the bytes from its own books without release.
+ * The owner freed exported memory: like ull__member_release, but where another process of the job has
+ * it open, the charge passes to that one.
  */
-bool ull__member_export_freed(struct ull__member *member, int device, enum ull__class class,
-                              uint64_t key, uint64_t bytes);
+void ull__member_release_exported(struct ull__member *member, int device, enum ull__class class,
+                                  uint64_t key, uint64_t bytes);
 /* This process opened or closed foreign memory. Closing gives back what has passed to it. */
 ull_status ull__member_import(struct ull__member *member, int device, uint64_t key, uint64_t bytes);
 void ull__member_import_closed(struct ull__member *member, int device, uint64_t key, uint64_t bytes);

@@ -1,0 +1,281 @@
+/*
+ * ledger.c: the ledger's file: where it is, how it is made, found and removed.
+ *
+ * Ledgers lie in /dev/shm/ullage-UID, mode 0711, under names that cannot be guessed. A job started by
+ * root gets a file that anybody may write who knows the name, since its children may drop their
+ * privileges and must still be held; everybody else's children stay the same user, so their files are
+ * theirs alone.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "layout.h"
+
+const char *ull__class_name(enum ull__class class)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        ULL_CLASS_MAP(X)
+#undef X
+    };
+    return (unsigned)class < ULL_CLASSES ? names[class] : "unknown";
+}
+
+static const char *shm_folder(void)
+{
+    const char *folder = getenv("ULLAGE_SHM_DIR");
+    return folder && folder[0] ? folder : "/dev/shm";
+}
+
+/*
+ * 0 when path is a folder of this user's own that nobody else may write, else an errno. The system
+ * call is made directly: the C library's fstat() is newer than what the preload library may need.
+ */
+static int own_folder(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    int error = syscall(SYS_fstat, fd, &st) == 0 ? 0 : errno;
+    close(fd);
+    if (error == 0 && (st.st_uid != geteuid() || (st.st_mode & 022)))
+        error = EPERM;
+    return error;
+}
+
+ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_error *err)
+{
+    const char *shm = shm_folder();
+    if (snprintf(path, ULL_PATH_TEXT, "%s/ullage-%u", shm, (unsigned)geteuid()) >= ULL_PATH_TEXT)
+        return ull__fail(err, ULL_E_INVALID, "the path of the shared-memory folder is too long: %s", shm);
+    if (create && mkdir(path, 0711) != 0 && errno != EEXIST)
+        return ull__fail(err, ULL_E_SYSTEM,
+                         "cannot create %s in the shared-memory folder: %s; it must exist, be "
+                         "writable and have room (ULLAGE_SHM_DIR names another)",
+                         path, strerror(errno));
+    int error = own_folder(path);
+    if (error == EPERM || error == EACCES || error == ELOOP)
+        return ull__fail(err, ULL_E_PERMISSION,
+                         "%s is not a folder of this user alone; remove it, or name another place "
+                         "by ULLAGE_SHM_DIR",
+                         path);
+    if (error != 0 && create)
+        return ull__fail(err, ULL_E_SYSTEM, "cannot use %s: %s", path, strerror(error));
+    return error == 0 ? ULL_OK : ULL_E_NOT_FOUND;
+}
+
+/* 128 bits that nobody can guess, in hexadecimal. */
+static bool random_name(char text[33])
+{
+    unsigned char bytes[16];
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
+    if (fd >= 0)
+        close(fd);
+    for (int i = 0; i < 16 && got == (ssize_t)sizeof bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return got == (ssize_t)sizeof bytes;
+}
+
+static void init_robust(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec *spec, const char *id)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    file->size = sizeof *file;
+    snprintf(file->id, sizeof file->id, "%.8s", id);
+    file->start_unix_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+    file->supervisor_pid = (uint32_t)getpid();
+    file->spec = *spec;
+    for (int d = 0; d < spec->device_count; d++) {
+        atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
+        atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);
+    }
+    for (int i = 0; i < ULL_MAX_SLOTS; i++)
+        init_robust(&file->slots[i].owner);
+    init_robust(&file->shares_lock);
+    init_robust(&file->supervisor);
+    pthread_mutex_lock(&file->supervisor);
+    atomic_store(&file->magic, LEDGER_MAGIC);
+}
+
+ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledger **out,
+                              struct ull_error *err)
+{
+    char folder[ULL_PATH_TEXT], name[33];
+    if (spec->device_count < 0 || spec->device_count > ULL_MAX_DEVICES)
+        return ull__fail(err, ULL_E_INVALID, "a job can have at most %d devices, not %d",
+                         ULL_MAX_DEVICES, spec->device_count);
+    ull_status status = ull__ledger_folder(true, folder, err);
+    if (status != ULL_OK)
+        return status;
+    struct ull__ledger *ledger = calloc(1, sizeof *ledger);
+    if (!ledger || !random_name(name)) {
+        free(ledger);
+        return ull__fail(err, ULL_E_SYSTEM, "no memory, or no random numbers, for a new ledger");
+    }
+    snprintf(ledger->path, sizeof ledger->path, "%.200s/%s", folder, name);
+    mode_t mode = geteuid() == 0 ? 0666 : 0600;
+    int fd = open(ledger->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int error = fd < 0 ? errno : 0;
+    if (fd >= 0 && fchmod(fd, mode) != 0) /* whatever the umask says */
+        error = errno;
+    if (error == 0) /* a full folder is found out now, not as a SIGBUS in somebody's program */
+        error = posix_fallocate(fd, 0, sizeof *ledger->file);
+    void *map = MAP_FAILED;
+    if (error == 0) {
+        map = mmap(NULL, sizeof *ledger->file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        error = map == MAP_FAILED ? errno : 0;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (error != 0) {
+        if (fd >= 0)
+            unlink(ledger->path);
+        status = ull__fail(err, error == EACCES ? ULL_E_PERMISSION : ULL_E_SYSTEM,
+                           "cannot create the job's ledger %s (%zu KiB of shared memory): %s; free "
+                           "some room there, or name another folder by ULLAGE_SHM_DIR",
+                           ledger->path, sizeof *ledger->file / 1024, strerror(error));
+        free(ledger);
+        return status;
+    }
+    ledger->file = map;
+    ledger->supervisor = true;
+    fill_file(ledger->file, spec, name);
+    *out = ledger;
+    return ULL_OK;
+}
+
+ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return ull__fail(err, errno == EACCES || errno == EPERM ? ULL_E_PERMISSION : ULL_E_NOT_FOUND,
+                         "cannot open the job's ledger %s: %s", path, strerror(errno));
+    struct ull__ledger *ledger = NULL;
+    struct ull__ledger_file *file = MAP_FAILED;
+    if (lseek(fd, 0, SEEK_END) == (off_t)sizeof *file)
+        file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (file != MAP_FAILED && atomic_load(&file->magic) == LEDGER_MAGIC &&
+        file->size == sizeof *file)
+        ledger = calloc(1, sizeof *ledger);
+    if (!ledger) {
+        if (file != MAP_FAILED)
+            munmap(file, sizeof *file);
+        return ull__fail(err, ULL_E_FORMAT, "%s is not a ledger of this version of ullage", path);
+    }
+    snprintf(ledger->path, sizeof ledger->path, "%s", path);
+    ledger->file = file;
+    *out = ledger;
+    return ULL_OK;
+}
+
+void ull__ledger_close(struct ull__ledger *ledger)
+{
+    if (!ledger)
+        return;
+    if (ledger->supervisor)
+        pthread_mutex_unlock(&ledger->file->supervisor);
+    munmap(ledger->file, sizeof *ledger->file);
+    free(ledger);
+}
+
+static bool supervisor_alive(struct ull__ledger *ledger)
+{
+    if (ledger->supervisor)
+        return true;
+    bool died;
+    if (!ull__robust_trylock(&ledger->file->supervisor, &died))
+        return true;
+    pthread_mutex_unlock(&ledger->file->supervisor);
+    return false;
+}
+
+bool ull__ledger_remove_if_dead(struct ull__ledger *ledger)
+{
+    if (!ledger->supervisor && supervisor_alive(ledger))
+        return false;
+    for (int i = 0; i < ULL_MAX_SLOTS; i++)
+        if (atomic_load(&ledger->file->slots[i].state) != SLOT_FREE)
+            return false;
+    return unlink(ledger->path) == 0;
+}
+
+static void each_in(const char *folder, void (*visit)(struct ull__ledger *, void *), void *data)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        char path[ULL_PATH_TEXT];
+        struct ull__ledger *ledger;
+        if (strlen(entry->d_name) != 32 ||
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
+            ull__ledger_open(path, &ledger, NULL) != ULL_OK)
+            continue;
+        ull__sweep_file(ledger->file, NULL, NULL);
+        visit(ledger, data);
+        ull__ledger_close(ledger);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data)
+{
+    char folder[ULL_PATH_TEXT];
+    if (geteuid() != 0) {
+        if (ull__ledger_folder(false, folder, NULL) == ULL_OK)
+            each_in(folder, visit, data);
+        return;
+    }
+    DIR *dir = opendir(shm_folder());
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)))
+        if (strncmp(entry->d_name, "ullage-", 7) == 0 &&
+            snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) <
+                (int)sizeof folder)
+            each_in(folder, visit, data);
+    if (dir)
+        closedir(dir);
+}
+
+const char *ull__ledger_path(const struct ull__ledger *ledger)
+{
+    return ledger->path;
+}
+
+const struct ull__job_spec *ull__ledger_spec(const struct ull__ledger *ledger)
+{
+    return &ledger->file->spec;
+}
+
+uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device)
+{
+    return atomic_load(&ledger->file->context_bytes[device]);
+}
+
+bool ull__ledger_supervised(struct ull__ledger *ledger)
+{
+    return supervisor_alive(ledger);
+}

@@ -1,0 +1,133 @@
+/*
+ * view.c: a ledger read for people, and the supervisor's running average.
+ *
+ * Readers take no lock. Totals are single words and exact; sums over processes may lag behind by the
+ * change that is being made.
+ */
+#include <string.h>
+
+#include "layout.h"
+
+static void read_books(struct ull__ledger_file *file, int slot, int device, struct ull__usage *usage)
+{
+    const struct ull__slot_device *books = &file->slots[slot].devices[device];
+    memset(usage, 0, sizeof *usage);
+    usage->peak_bytes = atomic_load(&books->peak);
+    for (int c = 0; c < ULL_CLASSES; c++) {
+        usage->by_class[c] = atomic_load(&books->held[c]) +
+                             ull__share_inherited(file, slot, device, (enum ull__class)c);
+        usage->peak_by_class[c] = atomic_load(&books->peak_by_class[c]);
+        usage->held_bytes += usage->by_class[c];
+    }
+    if (usage->peak_bytes < usage->held_bytes)
+        usage->peak_bytes = usage->held_bytes;
+}
+
+bool ull__ledger_process(struct ull__ledger *ledger, int number, struct ull__process_view *view)
+{
+    struct ull__ledger_file *file = ledger->file;
+    if (number < 0 || number >= ULL_MAX_SLOTS)
+        return false;
+    struct ull__slot *slot = &file->slots[number];
+    uint32_t state = atomic_load(&slot->state);
+    if (state == SLOT_FREE)
+        return false;
+    memset(view, 0, sizeof *view);
+    view->pid = atomic_load(&slot->pid);
+    view->driver_pid = atomic_load(&slot->driver_pid);
+    view->start_ticks = atomic_load(&slot->start_ticks);
+    view->account = atomic_load(&slot->account);
+    view->draining = state == SLOT_DRAINING;
+    view->context_measured = atomic_load(&slot->measured) != 0;
+    memcpy(view->command, slot->command, sizeof view->command);
+    view->command[sizeof view->command - 1] = '\0';
+    for (int d = 0; d < file->spec.device_count; d++)
+        read_books(file, number, d, &view->usage[d]);
+    return true;
+}
+
+bool ull__ledger_account(struct ull__ledger *ledger, int number, struct ull__account_view *view)
+{
+    struct ull__ledger_file *file = ledger->file;
+    if (number < 0 || number >= ULL_MAX_ACCOUNTS)
+        return false;
+    struct ull__account *account = &file->accounts[number];
+    if (number > 0 && atomic_load(&account->root_pid) == 0)
+        return false;
+    memset(view, 0, sizeof *view);
+    view->number = (uint32_t)number;
+    view->root_pid = atomic_load(&account->root_pid);
+    int used = (int)atomic_load(&file->slots_used);
+    for (int i = 0; i < used; i++) {
+        struct ull__process_view process;
+        if (!ull__ledger_process(ledger, i, &process) || process.account != (uint32_t)number)
+            continue;
+        view->live |= !process.draining;
+        for (int d = 0; d < file->spec.device_count; d++)
+            for (int c = 0; c < ULL_CLASSES; c++)
+                view->usage[d].by_class[c] += process.usage[d].by_class[c];
+    }
+    for (int d = 0; d < file->spec.device_count; d++) {
+        struct ull__account_device *device = &account->devices[d];
+        view->usage[d].held_bytes = atomic_load(&device->cell.total);
+        view->usage[d].peak_bytes = atomic_load(&device->peak);
+        for (int c = 0; c < ULL_CLASSES; c++)
+            view->usage[d].peak_by_class[c] = atomic_load(&device->peak_by_class[c]);
+        uint64_t ms = atomic_load(&device->sampled_ns) / 1000000;
+        if (ms)
+            view->average_bytes[d] = atomic_load(&device->sampled_kib_ms) / ms * 1024;
+    }
+    return true;
+}
+
+void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
+{
+    struct ull__ledger_file *file = ledger->file;
+    memset(view, 0, sizeof *view);
+    memcpy(view->id, file->id, sizeof view->id);
+    view->supervisor_pid = file->supervisor_pid;
+    view->supervisor_alive = ull__ledger_supervised(ledger);
+    view->start_unix_ns = file->start_unix_ns;
+    view->refusals = atomic_load(&file->refusals);
+    view->refusals_survived = atomic_load(&file->survived);
+    for (int d = 0; d < file->spec.device_count; d++) {
+        view->budget_bytes[d] = atomic_load(&file->budget_bytes[d]);
+        view->preallocated[d] = atomic_load(&file->preallocated) >> d & 1;
+        for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
+            uint64_t first = atomic_load(&file->accounts[a].devices[d].first_largest);
+            if (first > view->first_allocation_bytes[d])
+                view->first_allocation_bytes[d] = first;
+        }
+    }
+    int used = (int)atomic_load(&file->slots_used);
+    for (int i = 0; i < used; i++)
+        view->process_count += atomic_load(&file->slots[i].state) != SLOT_FREE;
+    uint32_t variants = atomic_load(&file->variant_count);
+    view->variant_count = variants < ULL_MAX_VARIANTS ? (int)variants : ULL_MAX_VARIANTS;
+    for (int i = 0; i < view->variant_count; i++) {
+        memcpy(view->variants[i], file->variants[i], ULL_NAME_TEXT);
+        view->variants[i][ULL_NAME_TEXT - 1] = '\0';
+    }
+}
+
+void ull__ledger_sample(struct ull__ledger *ledger)
+{
+    struct ull__ledger_file *file = ledger->file;
+    uint64_t now = ull__monotonic_ns();
+    uint64_t before = atomic_exchange(&file->last_sample_ns, now);
+    uint64_t elapsed = before && now > before ? now - before : 0;
+    for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
+        if (a > 0 && atomic_load(&file->accounts[a].root_pid) == 0)
+            break; /* accounts are handed out in order */
+        for (int d = 0; d < file->spec.device_count; d++) {
+            struct ull__account_device *device = &file->accounts[a].devices[d];
+            uint64_t total = atomic_load(&device->cell.total);
+            if (total == 0)
+                continue;
+            /* Microseconds keep a short job's average exact; KiB x ms fit for 100 days x 1 TiB. */
+            atomic_fetch_add(&device->sampled_ns, elapsed);
+            atomic_fetch_add(&device->sampled_kib_ms,
+                             (uint64_t)((double)(total / 1024) * ((double)elapsed / 1e6)));
+        }
+    }
+}
