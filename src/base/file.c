@@ -1,0 +1,233 @@
+/*
+ * file.c: see file.h. stat() and its kin are not used: their symbols are newer than the oldest libc
+ * that guest programs may have, and this module is linked into what they load.
+ */
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "error.h"
+
+int mkdir(const char *path, mode_t mode); /* <sys/stat.h> would clash with <linux/stat.h> */
+
+static ull_status fail_errno(struct ull_error *err, int error, const char *what, const char *path)
+{
+    ull_status status = error == ENOENT || error == ENOTDIR      ? ULL_E_NOT_FOUND
+                        : error == EACCES || error == EPERM      ? ULL_E_PERMISSION
+                                                                 : ULL_E_SYSTEM;
+    return ull__fail(err, status, "cannot %s '%.300s': %s", what, path, strerror(error));
+}
+
+/* The type bits of a file's mode, or 0 if there is none. Links are followed. */
+static unsigned int file_type(const char *path)
+{
+    struct statx info;
+    if (syscall(SYS_statx, AT_FDCWD, path, 0, STATX_TYPE, &info) != 0)
+        return 0;
+    return info.stx_mode & 0170000u;
+}
+
+static bool is_regular_or_absent(unsigned int type)
+{
+    return type == 0 || type == 0100000u;
+}
+
+/*
+ * Where a link points to, so that a rename replaces the file and not the link; the path itself
+ * otherwise.
+ */
+static void follow_link(const char *path, char target[ULL_FILE_PATH])
+{
+    char resolved[ULL_FILE_PATH];
+    if (!realpath(path, resolved))
+        snprintf(resolved, sizeof resolved, "%s", path);
+    memcpy(target, resolved, ULL_FILE_PATH);
+}
+
+static int create_beside(const char *path, char temporary[ULL_FILE_PATH])
+{
+    int length = snprintf(temporary, ULL_FILE_PATH, "%s.XXXXXX", path);
+    if (length >= ULL_FILE_PATH) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd >= 0) {
+        /* mkostemp makes 0600; a report is as readable as any file that the user writes. */
+        mode_t mask = 077;
+        FILE *status = fopen("/proc/self/status", "re"); /* umask() itself would change it */
+        char line[256];
+        while (status && fgets(line, sizeof line, status)) {
+            unsigned int octal;
+            if (sscanf(line, "Umask: %o", &octal) == 1)
+                mask = octal;
+        }
+        if (status)
+            fclose(status);
+        syscall(SYS_fchmod, fd, 0666 & ~mask);
+    }
+    return fd;
+}
+
+static bool write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t done = write(fd, data, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        data += done;
+        size -= (size_t)done;
+    }
+    return true;
+}
+
+static ull_status write_directly(const char *path, const char *data, size_t size,
+                                 struct ull_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return fail_errno(err, errno, "write", path);
+    bool good = write_all(fd, data, size);
+    int error = errno;
+    close(fd);
+    return good ? ULL_OK : fail_errno(err, error, "write", path);
+}
+
+ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err)
+{
+    if (!is_regular_or_absent(file_type(path)))
+        return write_directly(path, data, size, err);
+    char target[ULL_FILE_PATH], temporary[ULL_FILE_PATH];
+    follow_link(path, target);
+    int fd = create_beside(target, temporary);
+    if (fd < 0)
+        return fail_errno(err, errno, "create a file beside", path);
+    bool good = write_all(fd, data, size) && fsync(fd) == 0;
+    int error = errno;
+    if (close(fd) != 0 && good) {
+        good = false;
+        error = errno;
+    }
+    if (good && rename(temporary, target) != 0) {
+        good = false;
+        error = errno;
+    }
+    if (good)
+        return ULL_OK;
+    unlink(temporary);
+    return fail_errno(err, error, "write", path);
+}
+
+ull_status ull__file_check(const char *path, struct ull_error *err)
+{
+    if (path[0] == 0)
+        return ull__fail(err, ULL_E_INVALID, "the path of a file is empty");
+    unsigned int type = file_type(path);
+    if (type == 0040000u)
+        return ull__fail(err, ULL_E_INVALID, "'%.300s' is a folder: expected the path of a file", path);
+    if (!is_regular_or_absent(type)) {
+        if (access(path, W_OK) != 0)
+            return fail_errno(err, errno, "write", path);
+        return ULL_OK;
+    }
+    char target[ULL_FILE_PATH], temporary[ULL_FILE_PATH];
+    follow_link(path, target);
+    int fd = create_beside(target, temporary);
+    if (fd < 0)
+        return fail_errno(err, errno, "create a file beside", path);
+    close(fd);
+    unlink(temporary);
+    return ULL_OK;
+}
+
+ull_status ull__file_read(const char *path, size_t limit, char **data, size_t *size,
+                          struct ull_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return fail_errno(err, errno, "read", path);
+    size_t capacity = 4096, used = 0;
+    char *text = malloc(capacity + 1);
+    int error = text ? 0 : ENOMEM;
+    while (!error) {
+        if (used == capacity) {
+            char *grown = realloc(text, capacity * 2 + 1);
+            if (!grown) {
+                error = ENOMEM;
+                break;
+            }
+            text = grown;
+            capacity *= 2;
+        }
+        ssize_t got = read(fd, text + used, capacity - used);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EINTR)
+            error = errno;
+        if (got > 0)
+            used += (size_t)got;
+        if (used > limit)
+            error = EFBIG;
+    }
+    close(fd);
+    if (error) {
+        free(text);
+        if (error == EFBIG || error == EISDIR)
+            return ull__fail(err, ULL_E_FORMAT, "'%.300s' is %s: expected a file of at most %zu bytes",
+                             path, error == EISDIR ? "a folder" : "too large", limit);
+        return fail_errno(err, error, "read", path);
+    }
+    text[used] = 0;
+    *data = text;
+    *size = used;
+    return ULL_OK;
+}
+
+ull_status ull__folder_create(const char *path, struct ull_error *err)
+{
+    char part[ULL_FILE_PATH];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return ull__fail(err, ULL_E_INVALID, "the path of a folder is empty or too long");
+    for (size_t end = 1; end <= length; end++) {
+        if (path[end] != '/' && path[end] != 0)
+            continue;
+        memcpy(part, path, end);
+        part[end] = 0;
+        if (mkdir(part, 0700) != 0 && errno != EEXIST && file_type(part) != 0040000u)
+            return fail_errno(err, errno, "create the folder", part);
+    }
+    if (file_type(path) != 0040000u)
+        return fail_errno(err, ENOTDIR, "create the folder", path);
+    return ULL_OK;
+}
+
+static bool xdg_folder(const char *variable, const char *below_home, char path[ULL_FILE_PATH])
+{
+    const char *base = getenv(variable), *home = getenv("HOME");
+    int length = ULL_FILE_PATH;
+    if (base && base[0] == '/')
+        length = snprintf(path, ULL_FILE_PATH, "%s/ullage", base);
+    else if (home && home[0] == '/')
+        length = snprintf(path, ULL_FILE_PATH, "%s/%s/ullage", home, below_home);
+    return length < ULL_FILE_PATH;
+}
+
+bool ull__config_folder(char path[ULL_FILE_PATH])
+{
+    return xdg_folder("XDG_CONFIG_HOME", ".config", path);
+}
+
+bool ull__state_folder(char path[ULL_FILE_PATH])
+{
+    return xdg_folder("XDG_STATE_HOME", ".local/state", path);
+}

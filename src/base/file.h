@@ -1,0 +1,42 @@
+/*
+ * file.h: files written whole or not at all, and where a user's files live.
+ *
+ * A file is written beside its place under a temporary name, flushed to the disk and renamed, so that
+ * a reader never sees half of it and an error leaves what was there before. What is no regular file (a
+ * terminal, a pipe, /dev/null) is written to directly. Paths may be relative to the working folder.
+ */
+#ifndef ULLAGE_FILE_H
+#define ULLAGE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ullage/status.h"
+
+enum { ULL_FILE_PATH = 4096 };
+
+/* ULL_E_SYSTEM, ULL_E_PERMISSION, ULL_E_NOT_FOUND (no such folder), with what to do in err. */
+ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err);
+
+/* Finds out whether ull__file_write could succeed, by making and removing a file there. */
+ull_status ull__file_check(const char *path, struct ull_error *err);
+
+/*
+ * Reads a whole file of at most `limit` bytes; *data ends with a 0 byte and is the caller's to free.
+ * ULL_E_NOT_FOUND, ULL_E_PERMISSION, ULL_E_FORMAT (larger than limit, or a folder), ULL_E_SYSTEM.
+ */
+ull_status ull__file_read(const char *path, size_t limit, char **data, size_t *size,
+                          struct ull_error *err);
+
+/* Creates a folder and the folders above it (mode 0700 as the XDG specification asks). */
+ull_status ull__folder_create(const char *path, struct ull_error *err);
+
+/*
+ * $XDG_CONFIG_HOME/ullage and $XDG_STATE_HOME/ullage, by default in ~/.config and ~/.local/state;
+ * relative values are ignored, as the specification says. False if neither variable nor HOME is set,
+ * or the path is too long. Nothing is created.
+ */
+bool ull__config_folder(char path[ULL_FILE_PATH]);
+bool ull__state_folder(char path[ULL_FILE_PATH]);
+
+#endif
