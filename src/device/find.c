@@ -1,0 +1,112 @@
+/* find.c: see find.h. Old libc calls only. */
+#include "find.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define MACHINE EM_AARCH64
+#else
+#error "the CUDA driver exists for x86-64 and aarch64"
+#endif
+
+static const char *const usual_folders[] = {
+#if defined(__x86_64__)
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current",
+#else
+    "/usr/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu/nvidia",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib/aarch64-linux-gnu/tegra",
+#endif
+    "/usr/lib64", "/usr/lib64/nvidia", "/usr/lib", "/usr/lib/nvidia", "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/lib",
+    "/lib64", "/lib",
+};
+
+static bool is_for_this_machine(const char *path)
+{
+    Elf64_Ehdr header;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    ssize_t got = read(fd, &header, sizeof header);
+    close(fd);
+    return got == (ssize_t)sizeof header && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+           header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_type == ET_DYN &&
+           header.e_machine == MACHINE;
+}
+
+/* A link named libcuda.so.1 that leads to our own stand-in would make it load itself. */
+static bool is_stand_in(const char *path)
+{
+    char resolved[PATH_MAX];
+    if (!realpath(path, resolved))
+        return false;
+    const char *base = strrchr(resolved, '/');
+    return strncmp(base ? base + 1 : resolved, "libullage", strlen("libullage")) == 0;
+}
+
+static bool is_stub_folder(const char *folder, size_t length)
+{
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    return length >= 6 && strncmp(folder + length - 6, "/stubs", 6) == 0;
+}
+
+static bool take(const char *candidate, char path[ULL_LIBRARY_PATH])
+{
+    char whole[PATH_MAX + ULL_LIBRARY_PATH];
+    if (!is_for_this_machine(candidate) || is_stand_in(candidate))
+        return false;
+    if (candidate[0] == '/') {
+        snprintf(whole, sizeof whole, "%s", candidate);
+    } else {
+        char folder[PATH_MAX];
+        if (!getcwd(folder, sizeof folder))
+            return false;
+        snprintf(whole, sizeof whole, "%s/%s", folder, candidate);
+    }
+    if (strlen(whole) >= ULL_LIBRARY_PATH)
+        return false;
+    memcpy(path, whole, strlen(whole) + 1);
+    return true;
+}
+
+static bool try_folder(const char *folder, size_t length, const char *soname,
+                       char path[ULL_LIBRARY_PATH])
+{
+    char candidate[ULL_LIBRARY_PATH];
+    if (is_stub_folder(folder, length))
+        return false;
+    /* The linker takes an empty entry for the working folder. */
+    int size = length ? snprintf(candidate, sizeof candidate, "%.*s/%s", (int)length, folder, soname)
+                      : snprintf(candidate, sizeof candidate, "./%s", soname);
+    return size > 0 && size < (int)sizeof candidate && take(candidate, path);
+}
+
+bool ull__find_library(const char *soname, const char *env_name, char path[ULL_LIBRARY_PATH])
+{
+    const char *named = env_name ? getenv(env_name) : NULL;
+    if (named && strchr(named, '/') && take(named, path))
+        return true;
+    const char *list = getenv("LD_LIBRARY_PATH");
+    while (list && *list) {
+        size_t length = strcspn(list, ":;");
+        if (try_folder(list, length, soname, path))
+            return true;
+        list += length;
+        if (*list)
+            list++;
+    }
+    for (size_t i = 0; i < sizeof usual_folders / sizeof *usual_folders; i++) {
+        if (try_folder(usual_folders[i], strlen(usual_folders[i]), soname, path))
+            return true;
+    }
+    return false;
+}
