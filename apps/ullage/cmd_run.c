@@ -1,0 +1,362 @@
+/*
+ * cmd_run.c: `ullage run` runs a command inside a budget.
+ *
+ * The order matters: everything that can be wrong is found out before the command starts. Then the
+ * ledger is made, the environment prepared, the command run while the ledger is sampled and swept, and
+ * at the end the summary, the report and what was learned are written.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "contexts.h"
+#include "environ.h"
+#include "error.h"
+#include "file.h"
+#include "report.h"
+#include "run_options.h"
+#include "supervise.h"
+
+enum { SWEEP_EVERY = 10 /* ticks */, DRAIN_WAIT_MS = 300 };
+
+struct run {
+    struct run_options options;
+    struct machine machine;
+    struct selection visible;
+    struct preload_paths libraries;
+    struct ull__job_spec job;
+    struct ull__ledger *ledger;
+    struct history history;
+    unsigned int ticks;
+    char report[ULL_FILE_PATH]; /* "" if there is nowhere to write one */
+    bool report_asked;
+};
+
+/* --- before the start --------------------------------------------------------------------------- */
+
+static int resolve_devices(struct run *run)
+{
+    struct ull_error err, why;
+    const struct run_options *options = &run->options;
+    int capped;
+    machine_discover(&run->machine, &why);
+    if (run->machine.count == 0) {
+        if (options->budget_from_call || options->gpus) {
+            cli_say("no GPU was found: %s", why.message[0] ? why.message : "the driver lists none");
+            return EXIT_NO_DEVICE;
+        }
+        if (!options->quiet)
+            cli_say("no GPU was found, so there is nothing to hold the command to");
+    }
+    devices_visible(&run->machine, getenv("CUDA_VISIBLE_DEVICES"), &run->visible);
+    if (options->gpus) {
+        struct selection chosen;
+        ull_status status = devices_select(&run->machine, options->gpus, &run->visible, getenv,
+                                           &chosen, &err);
+        if (status != ULL_OK) {
+            cli_say("%s", err.message);
+            return status == ULL_E_INVALID ? EXIT_USAGE : EXIT_NO_DEVICE;
+        }
+        run->visible = chosen;
+    }
+    if (budget_apply(&options->budget, &run->machine, &run->visible, &run->job, &capped, &err) !=
+        ULL_OK) {
+        const struct ull__conf_item *memory = &options->conf.item[ULL_CONF_MEMORY];
+        cli_say("%s (%s)", err.message, memory->set_by);
+        return EXIT_NO_DEVICE;
+    }
+    if (capped >= 0 && !options->quiet) {
+        char size[ULL_SIZE_TEXT];
+        const struct ull__device_spec *device = &run->job.devices[capped];
+        cli_say("the budget is more than %s has: its %s are the budget there", device->name,
+                ull__size_text(device->total_bytes, size));
+    }
+    return 0;
+}
+
+/* A later chdir of the command must not move the report. */
+static ull_status absolute_path(const char *path, char whole[ULL_FILE_PATH], struct ull_error *err)
+{
+    char folder[ULL_FILE_PATH];
+    if (path[0] == '/')
+        snprintf(folder, sizeof folder, "%s", "");
+    else if (!getcwd(folder, sizeof folder))
+        return ull__fail(err, ULL_E_SYSTEM, "the working folder has no path");
+    size_t need = strlen(folder) + strlen(path) + 2;
+    if (need > ULL_FILE_PATH)
+        return ull__fail(err, ULL_E_INVALID, "the path '%.200s...' is too long", path);
+    memcpy(whole, folder, strlen(folder) + 1);
+    snprintf(whole + strlen(whole), ULL_FILE_PATH - strlen(whole), "%s%s", folder[0] ? "/" : "",
+             path);
+    return ULL_OK;
+}
+
+static int prepare_report(struct run *run)
+{
+    struct ull_error err;
+    const struct ull__conf_item *asked = &run->options.conf.item[ULL_CONF_REPORT];
+    char folder[ULL_FILE_PATH];
+    if (asked->set) {
+        run->report_asked = true;
+        if (absolute_path(asked->value, run->report, &err) != ULL_OK ||
+            ull__file_check(run->report, &err) != ULL_OK) {
+            cli_say("the report cannot be written, so the command was not started: %s (%s)",
+                    err.message, asked->set_by);
+            return EXIT_OWN_FAILURE;
+        }
+    } else if (ull__state_folder(folder) && strlen(folder) + 40 < sizeof run->report &&
+               ull__folder_create(folder, &err) == ULL_OK) {
+        memcpy(run->report, folder, strlen(folder) + 1);
+        snprintf(run->report + strlen(folder), 40, "/ullage-report-%ld.json", (long)getpid());
+        if (ull__file_check(run->report, &err) != ULL_OK)
+            run->report[0] = 0; /* nobody asked for it: a read-only home is no reason to stop */
+    }
+    return 0;
+}
+
+static void copy_text(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%.*s", (int)size - 1, from);
+}
+
+static void describe_job(struct run *run)
+{
+    struct ull__job_spec *job = &run->job;
+    char **command = run->options.command;
+    const char *slash = strrchr(command[0], '/');
+    const char *outer = getenv("ULLAGE_JOB");
+    copy_text(job->name, sizeof job->name,
+              run->options.name ? run->options.name : slash ? slash + 1 : command[0]);
+    size_t used = 0;
+    for (char **word = command; *word && used < sizeof job->command; word++)
+        used += (size_t)snprintf(job->command + used, sizeof job->command - used, "%s%s",
+                                 word == command ? "" : " ", *word);
+    /* A path that the ledger cannot hold is named by the summary only. */
+    if (strlen(run->report) < sizeof job->report)
+        copy_text(job->report, sizeof job->report, run->report);
+    run_options_describe(&run->options, job->set_by, sizeof job->set_by);
+    if (outer)
+        copy_text(job->parent, sizeof job->parent, outer);
+    job->quiet = run->options.quiet;
+    job->each = run->options.each;
+    job->max_request = run->options.max_request;
+    contexts_recall(job);
+}
+
+struct other_budgets {
+    const struct run *run;
+    uint64_t sum[ULL_MAX_DEVICES];
+    int jobs[ULL_MAX_DEVICES];
+};
+
+static void add_other_job(struct ull__ledger *ledger, void *data)
+{
+    struct other_budgets *others = data;
+    const struct ull__job_spec *spec = ull__ledger_spec(ledger);
+    struct ull__job_view view;
+    ull__ledger_job(ledger, &view);
+    /* A job inside another one is already counted there. */
+    if (spec->parent[0] || strcmp(ull__ledger_path(ledger), ull__ledger_path(others->run->ledger)) == 0 ||
+        (!view.supervisor_alive && view.process_count == 0))
+        return;
+    for (int d = 0; d < others->run->job.device_count; d++) {
+        for (int i = 0; i < spec->device_count; i++) {
+            if (strcmp(spec->devices[i].uuid, others->run->job.devices[d].uuid) != 0)
+                continue;
+            others->sum[d] += view.budget_bytes[i];
+            others->jobs[d]++;
+        }
+    }
+}
+
+static void note_overcommitment(struct run *run)
+{
+    struct other_budgets others = {.run = run};
+    if (run->options.quiet || run->job.parent[0])
+        return;
+    ull__ledger_each(add_other_job, &others);
+    for (int d = 0; d < run->job.device_count; d++) {
+        const struct ull__device_spec *device = &run->job.devices[d];
+        uint64_t sum = others.sum[d] + device->budget_bytes;
+        char all[ULL_SIZE_TEXT], total[ULL_SIZE_TEXT];
+        if (others.jobs[d] == 0 || device->logical < 0 || sum <= device->total_bytes)
+            continue;
+        cli_say("note: with this one, %d jobs have budgets of %s on %s (physical %d), which has %s",
+                others.jobs[d] + 1, ull__size_text(sum, all), device->name, device->physical,
+                ull__size_text(device->total_bytes, total));
+    }
+}
+
+/* Everything up to the start of the command; 0 to go on. */
+static int prepare(struct run *run)
+{
+    struct ull_error err;
+    int code = resolve_devices(run);
+    if (code == 0)
+        code = prepare_report(run);
+    if (code != 0)
+        return code;
+    describe_job(run);
+    if (environ_find_libraries(&run->libraries, &err) != ULL_OK ||
+        ull__ledger_create(&run->job, &run->ledger, &err) != ULL_OK) {
+        cli_say("%s; the command was not started", err.message);
+        return EXIT_OWN_FAILURE;
+    }
+    note_overcommitment(run);
+    if (run->options.gpus) {
+        static char list[MACHINE_DEVICES * ULL_UUID_TEXT];
+        setenv("CUDA_VISIBLE_DEVICES",
+               devices_uuid_list(&run->machine, &run->visible, list, sizeof list), 1);
+    }
+    if (run->options.growth)
+        environ_set_growth(run->options.quiet);
+    if (environ_enter_job(&run->libraries, ull__ledger_path(run->ledger), &err) != ULL_OK) {
+        cli_say("%s; the command was not started", err.message);
+        return EXIT_OWN_FAILURE;
+    }
+    return 0;
+}
+
+/* --- while the command runs --------------------------------------------------------------------- */
+
+static void sweep(struct run *run)
+{
+    if (run->machine.has_nvml)
+        ull__ledger_sweep(run->ledger, ull__nvml_listed, &run->machine.nvml);
+    else
+        ull__ledger_sweep(run->ledger, NULL, NULL);
+}
+
+static void tick(void *data)
+{
+    struct run *run = data;
+    ull__ledger_sample(run->ledger);
+    history_update(&run->history, run->ledger);
+    if (++run->ticks % SWEEP_EVERY == 0)
+        sweep(run);
+}
+
+/* --- after the end ------------------------------------------------------------------------------ */
+
+static bool everyone_is_dead(const struct run *run)
+{
+    for (int slot = 0; slot < ULL_MAX_SLOTS; slot++) {
+        struct ull__process_view view;
+        if (ull__ledger_process(run->ledger, slot, &view) && !view.draining)
+            return false;
+    }
+    return true;
+}
+
+/* The driver frees a dead process's memory a little later; its bytes stay in the books till then. */
+static void drain(struct run *run)
+{
+    for (int ms = 0; ms < DRAIN_WAIT_MS; ms += 5) {
+        struct ull__job_view view;
+        history_update(&run->history, run->ledger);
+        sweep(run);
+        ull__ledger_job(run->ledger, &view);
+        if (view.process_count == 0 || !everyone_is_dead(run))
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+static ull_status write_report(const struct run *run, const struct report_job *job,
+                               struct ull_error *err)
+{
+    struct ull_json json;
+    ull__json_init(&json, NULL);
+    report_begin(&json);
+    report_add_job(&json, job);
+    ull_status status = report_end(&json)
+                            ? ull__file_write(run->report, json.text, json.size, err)
+                            : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
+    ull__json_free(&json);
+    return status;
+}
+
+static void append_log(const struct run *run, const char *summary)
+{
+    const struct ull__conf_item *log = &run->options.conf.item[ULL_CONF_LOG];
+    char line[SUMMARY_TEXT + 256], when[32];
+    time_t now = time(NULL);
+    struct tm parts;
+    if (!log->set)
+        return;
+    int fd = open(log->value, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    int length = snprintf(line, sizeof line, "%s %ld %s: %s\n", when, (long)getpid(), run->job.name,
+                          summary);
+    if (fd < 0 || write(fd, line, (size_t)length) != length)
+        cli_say("cannot append to the log '%s' (%s)", log->value, log->set_by);
+    if (fd >= 0)
+        close(fd);
+}
+
+static void finish(struct run *run, const struct supervise_result *result)
+{
+    struct ull_error err;
+    struct ull__job_view view;
+    char summary[SUMMARY_TEXT];
+    ull__ledger_sample(run->ledger);
+    history_update(&run->history, run->ledger);
+    struct report_job job = {.ledger = run->ledger,
+                             .history = &run->history,
+                             .ended = true,
+                             .exit_code = result->exit_code,
+                             .signal = result->signal};
+    drain(run);
+    ull__ledger_job(run->ledger, &view);
+    bool written = false;
+    if (run->report[0] && (run->report_asked || view.refusals > 0)) {
+        written = write_report(run, &job, &err) == ULL_OK;
+        if (!written)
+            cli_say("the report was not written: %s", err.message);
+    }
+    report_summary(&job, written ? run->report : NULL, run->options.growth, summary);
+    if (!run->options.quiet)
+        cli_say("%s", summary);
+    append_log(run, summary);
+    contexts_remember(run->ledger);
+}
+
+static void clean_up(struct run *run)
+{
+    if (run->ledger) {
+        ull__ledger_remove_if_dead(run->ledger);
+        ull__ledger_close(run->ledger);
+    }
+    machine_close(&run->machine);
+    history_free(&run->history);
+}
+
+int cmd_run(int argc, char **argv)
+{
+    static struct run run;
+    struct supervise_result result;
+    struct ull_error err;
+    int code = run_options_parse(argc, argv, &run.options);
+    if (code != 0)
+        return code < 0 ? EXIT_OK : code;
+    supervise_prepare();
+    code = prepare(&run);
+    if (code == 0) {
+        if (supervise_command(run.options.command, tick, &run, &result, &err) != ULL_OK) {
+            cli_say("%s", err.message);
+            code = EXIT_OWN_FAILURE;
+        } else if (result.exec_error) {
+            cli_say("cannot run '%.200s': %s", run.options.command[0], strerror(result.exec_error));
+            code = result.exit_code;
+        } else {
+            finish(&run, &result);
+            code = result.exit_code;
+        }
+    }
+    clean_up(&run);
+    return code;
+}

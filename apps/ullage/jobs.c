@@ -1,0 +1,167 @@
+/*
+ * jobs.c: see jobs.h. Processes outside are those that the driver lists on a card and that belong to a
+ * job (they descend from its `ullage run`, or were started with its ULLAGE_JOB) but are in no ledger:
+ * static or setuid programs, or ones that were started with an empty environment. Only processes of
+ * this pid namespace can be told.
+ */
+#include "jobs.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nvml.h"
+#include "procfs.h"
+
+enum { LISTED_PROCESSES = 1024, LISTED_DEVICES = 128 };
+
+struct paths {
+    char (*path)[ULL_PATH_TEXT];
+    int count;
+    int capacity;
+    bool failed;
+};
+
+static void collect_path(struct ull__ledger *ledger, void *data)
+{
+    struct paths *paths = data;
+    struct ull__job_view view;
+    ull__ledger_job(ledger, &view);
+    if (!view.supervisor_alive && view.process_count == 0) {
+        ull__ledger_remove_if_dead(ledger);
+        return;
+    }
+    if (paths->count == paths->capacity) {
+        int capacity = paths->capacity ? paths->capacity * 2 : 16;
+        void *grown = realloc(paths->path, (size_t)capacity * sizeof *paths->path);
+        if (!grown) {
+            paths->failed = true;
+            return;
+        }
+        paths->path = grown;
+        paths->capacity = capacity;
+    }
+    snprintf(paths->path[paths->count++], ULL_PATH_TEXT, "%s", ull__ledger_path(ledger));
+}
+
+static int by_name(const void *left, const void *right)
+{
+    struct ull__ledger *a = ((const struct live_job *)left)->report.ledger;
+    struct ull__ledger *b = ((const struct live_job *)right)->report.ledger;
+    int order = strcmp(ull__ledger_spec(a)->name, ull__ledger_spec(b)->name);
+    return order ? order : strcmp(ull__ledger_path(a), ull__ledger_path(b));
+}
+
+static bool is_member(const struct job_list *list, uint32_t pid)
+{
+    for (int j = 0; j < list->count; j++) {
+        const struct history *history = &list->jobs[j].history;
+        for (int p = 0; p < history->process_count; p++) {
+            const struct ull__process_view *view = &history->processes[p].view;
+            if (view->pid == pid || view->driver_pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The job that a process outside belongs to: the innermost, whose supervisor is closest. */
+static struct live_job *job_of(struct job_list *list, uint32_t pid)
+{
+    struct live_job *found = NULL;
+    uint32_t found_supervisor = 0;
+    for (int j = 0; j < list->count; j++) {
+        char assignment[ULL_PATH_TEXT + 16];
+        struct ull__job_view view;
+        struct ull__ledger *ledger = list->jobs[j].report.ledger;
+        ull__ledger_job(ledger, &view);
+        snprintf(assignment, sizeof assignment, "ULLAGE_JOB=%s", ull__ledger_path(ledger));
+        if (proc_has_variable(pid, assignment))
+            return &list->jobs[j];
+        if (view.supervisor_alive && proc_descends(pid, view.supervisor_pid) &&
+            (!found || proc_descends(view.supervisor_pid, found_supervisor))) {
+            found = &list->jobs[j];
+            found_supervisor = view.supervisor_pid;
+        }
+    }
+    return found;
+}
+
+static void add_outside(struct live_job *job, const char *uuid,
+                        const struct ull__nvml_process *process)
+{
+    size_t count = (size_t)job->report.outside_count;
+    struct outside_process *grown = realloc(job->outside, (count + 1) * sizeof *grown);
+    if (!grown)
+        return;
+    job->outside = grown;
+    job->report.outside = grown;
+    struct outside_process *outside = &grown[job->report.outside_count++];
+    memset(outside, 0, sizeof *outside);
+    outside->pid = process->pid;
+    outside->used_bytes = process->used_bytes;
+    snprintf(outside->uuid, sizeof outside->uuid, "%.*s", ULL_UUID_TEXT - 1, uuid);
+    if (!proc_command(process->pid, outside->command, sizeof outside->command))
+        snprintf(outside->command, sizeof outside->command, "?");
+}
+
+static void find_outside(struct job_list *list, struct ull__nvml *nvml)
+{
+    struct ull__nvml_device *devices = calloc(LISTED_DEVICES, sizeof *devices);
+    struct ull__nvml_process *processes = calloc(LISTED_PROCESSES, sizeof *processes);
+    int count = devices && processes ? ull__nvml_devices(nvml, devices, LISTED_DEVICES) : 0;
+    for (int d = 0; d < count && d < LISTED_DEVICES; d++) {
+        int listed = devices[d].divided ? 0
+                                        : ull__nvml_processes(nvml, devices[d].handle, processes,
+                                                              LISTED_PROCESSES);
+        for (int p = 0; p < listed && p < LISTED_PROCESSES; p++) {
+            struct live_job *job =
+                is_member(list, processes[p].pid) ? NULL : job_of(list, processes[p].pid);
+            if (job)
+                add_outside(job, devices[d].uuid, &processes[p]);
+        }
+    }
+    free(devices);
+    free(processes);
+}
+
+bool jobs_gather(struct job_list *list)
+{
+    static const struct ull__linker linker = {.open = dlopen, .symbol = dlsym};
+    struct paths paths = {0};
+    struct ull__nvml nvml;
+    bool has_nvml = ull__nvml_init(&nvml, &linker, NULL, NULL) == ULL_OK;
+    memset(list, 0, sizeof *list);
+    ull__ledger_each(collect_path, &paths);
+    list->jobs = calloc((size_t)paths.count + 1, sizeof *list->jobs);
+    for (int i = 0; list->jobs && i < paths.count; i++) {
+        struct live_job *job = &list->jobs[list->count];
+        if (ull__ledger_open(paths.path[i], &job->report.ledger, NULL) != ULL_OK)
+            continue; /* ended in between */
+        ull__ledger_sweep(job->report.ledger, has_nvml ? ull__nvml_listed : NULL, &nvml);
+        list->count++;
+    }
+    free(paths.path);
+    if (list->jobs)
+        qsort(list->jobs, (size_t)list->count, sizeof *list->jobs, by_name);
+    for (int i = 0; list->jobs && i < list->count; i++) {
+        struct live_job *job = &list->jobs[i];
+        history_update(&job->history, job->report.ledger);
+        job->report.history = &job->history;
+    }
+    if (has_nvml && list->jobs)
+        find_outside(list, &nvml);
+    ull__nvml_finish(&nvml);
+    return list->jobs && !paths.failed;
+}
+
+void jobs_free(struct job_list *list)
+{
+    for (int i = 0; i < list->count; i++) {
+        ull__ledger_close(list->jobs[i].report.ledger);
+        history_free(&list->jobs[i].history);
+        free(list->jobs[i].outside);
+    }
+    free(list->jobs);
+}

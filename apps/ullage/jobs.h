@@ -1,0 +1,22 @@
+/* jobs.h: all jobs of this machine that may be seen, gathered for `ullage ps`. */
+#ifndef ULLAGE_JOBS_H
+#define ULLAGE_JOBS_H
+
+#include "report.h"
+
+struct live_job {
+    struct report_job report; /* points into the two below */
+    struct history history;
+    struct outside_process *outside;
+};
+
+struct job_list {
+    struct live_job *jobs; /* by name, then id */
+    int count;
+};
+
+/* Removes ledgers that nobody is left in on the way. False for want of memory. */
+bool jobs_gather(struct job_list *list);
+void jobs_free(struct job_list *list);
+
+#endif

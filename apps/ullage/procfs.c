@@ -1,0 +1,78 @@
+/* procfs.c: see procfs.h. */
+#include "procfs.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file.h"
+
+enum { ENVIRON_LIMIT = 8 << 20, MAX_DEPTH = 256 };
+
+/* Up to size - 1 bytes of /proc/PID/name; -1 if it cannot be read. */
+static ssize_t read_proc(uint32_t pid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%u/%s", pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t got = read(fd, text, size - 1);
+    close(fd);
+    text[got > 0 ? got : 0] = 0;
+    return got;
+}
+
+uint32_t proc_parent(uint32_t pid)
+{
+    char text[512];
+    unsigned int parent;
+    if (read_proc(pid, "stat", text, sizeof text) <= 0)
+        return 0;
+    /* The name in parentheses may hold anything, so look behind the last one. */
+    const char *end = strrchr(text, ')');
+    return end && sscanf(end + 1, " %*c %u", &parent) == 1 ? parent : 0;
+}
+
+bool proc_descends(uint32_t pid, uint32_t ancestor)
+{
+    for (int depth = 0; pid > 1 && depth < MAX_DEPTH; depth++) {
+        pid = proc_parent(pid);
+        if (pid == ancestor)
+            return ancestor != 0;
+    }
+    return false;
+}
+
+bool proc_has_variable(uint32_t pid, const char *assignment)
+{
+    char path[64], *text;
+    size_t size;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%u/environ", pid);
+    if (ull__file_read(path, ENVIRON_LIMIT, &text, &size, NULL) != ULL_OK)
+        return false;
+    for (size_t at = 0; at < size && !found; at += strlen(text + at) + 1)
+        found = strcmp(text + at, assignment) == 0;
+    free(text);
+    return found;
+}
+
+bool proc_command(uint32_t pid, char *text, size_t size)
+{
+    ssize_t got = read_proc(pid, "cmdline", text, size);
+    if (got < 0)
+        return false;
+    if (got == 0) { /* a kernel thread or a zombie: its short name must do */
+        got = read_proc(pid, "comm", text, size);
+        text[strcspn(text, "\n")] = 0;
+        return got > 0;
+    }
+    for (ssize_t i = 0; i + 1 < got; i++) {
+        if (text[i] == 0)
+            text[i] = ' ';
+    }
+    return true;
+}

@@ -1,0 +1,18 @@
+/* procfs.h: what /proc says of other processes. All answers may be out of date at once. */
+#ifndef ULLAGE_PROCFS_H
+#define ULLAGE_PROCFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The parent, or 0 if there is no such process. */
+uint32_t proc_parent(uint32_t pid);
+/* Whether ancestor is among the parents of pid. */
+bool proc_descends(uint32_t pid, uint32_t ancestor);
+/* Whether the environment that the process started with has this exact NAME=VALUE. */
+bool proc_has_variable(uint32_t pid, const char *assignment);
+/* Command line with blanks between words, cut to size; false if there is no such process. */
+bool proc_command(uint32_t pid, char *text, size_t size);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * report.h: a job told in JSON (the report of `run`, and `ps -o json`) and in one line (the summary).
+ */
+#ifndef ULLAGE_REPORT_H
+#define ULLAGE_REPORT_H
+
+#include "history.h"
+#include "json.h"
+#include "ledger.h"
+
+enum { REPORT_VERSION = 1, SUMMARY_TEXT = 4096 };
+
+/* A process on a card that belongs to a job but is not held by it. */
+struct outside_process {
+    uint32_t pid;
+    char command[ULL_COMMAND_TEXT];
+    char uuid[ULL_UUID_TEXT];
+    uint64_t used_bytes; /* UINT64_MAX unknown */
+};
+
+struct report_job {
+    struct ull__ledger *ledger;
+    const struct history *history;
+    bool ended;
+    int exit_code;
+    int signal;                            /* that ended the command, or 0 */
+    const struct outside_process *outside; /* NULL where they were not looked for */
+    int outside_count;
+};
+
+/* Opens the document with version and an array of jobs; the caller adds jobs and calls report_end. */
+void report_begin(struct ull_json *json);
+bool report_end(struct ull_json *json);
+/* One object for the job, and with --each one more for each account. */
+void report_add_job(struct ull_json *json, const struct report_job *job);
+
+/*
+ * What to ask for next time: peak x 1.2 and at least peak + 0.5 GiB, rounded up to 0.1 GiB, never above
+ * the card. 0 if nothing was held. Text as for -m ("4.1GiB"; "100%" where tenths do not fit).
+ */
+uint64_t report_suggestion(uint64_t peak_bytes, uint64_t total_bytes);
+enum { SUGGESTION_TEXT = 24 };
+const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT]);
+
+/* Devices to show: those the job sees, and others that it used all the same. */
+bool report_shows_device(struct ull__ledger *ledger, int device);
+
+/* The line at the end, without "ullage: ". report_path is named if there were refusals; may be NULL. */
+void report_summary(const struct report_job *job, const char *report_path, bool growth,
+                    char text[SUMMARY_TEXT]);
+
+#endif

@@ -1,0 +1,156 @@
+/* run_options.c: see run_options.h. */
+#include "run_options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void print_help(void)
+{
+    printf(
+        "Usage: ullage run [OPTION...] -- COMMAND [ARG...]\n"
+        "\n"
+        "Runs COMMAND, and all that it starts, inside a GPU memory budget.\n"
+        "\n"
+        "  -m, --memory SIZE|PCT      budget on every GPU: 4GiB, 4096M, 4GB, or 40%% of each card\n"
+        "  -m DEV=SIZE|PCT,...        budgets by device as the command counts them: 0=4GiB,1=40%%\n"
+        "  -g, --gpus LIST            GPUs to use: indexes as nvidia-smi counts, UUIDs, or 'local'\n"
+        "                             for the one of this process's local rank\n"
+        "      --growth               make frameworks start small and grow\n"
+        "      --each                 a budget of its own for every direct child\n"
+        "      --max-request SIZE     refuse larger single allocations\n"
+        "      --name NAME            name of the job (default: the command's)\n"
+        "      --report FILE          write a report in JSON\n"
+        "  -q, --quiet                no refusal lines and no summary\n"
+        "  -h, --help                 this text\n"
+        "\n"
+        "Configuration, the later wins: /etc/ullage/ullage.conf,\n"
+        "$XDG_CONFIG_HOME/ullage/ullage.conf (keys memory, growth, report, log, max_request),\n"
+        "ULLAGE_MEMORY, ULLAGE_GROWTH, ULLAGE_REPORT, ULLAGE_LOG, options.\n"
+        "\n"
+        "Exit code: the command's; 128+N if signal N ended it; 2 usage; 3 no such device;\n"
+        "125 ullage itself failed and nothing was started; 126 cannot execute; 127 not found.\n");
+}
+
+/* What needs no machine to be known wrong. */
+static int check_values(struct run_options *options)
+{
+    struct ull_error err;
+    struct ull__conf *conf = &options->conf;
+    const struct ull__conf_item *memory = &conf->item[ULL_CONF_MEMORY];
+    const struct ull__conf_item *request = &conf->item[ULL_CONF_MAX_REQUEST];
+    if (memory->set && budget_parse(memory->value, &options->budget, &err) != ULL_OK)
+        return cli_usage_error("run", "%s (%s)", err.message, memory->set_by);
+    if (request->set && ull__size_parse(request->value, &options->max_request, &err) != ULL_OK)
+        return cli_usage_error("run", "%s (%s)", err.message, request->set_by);
+    if (ull__conf_bool(conf, ULL_CONF_GROWTH, &options->growth, &err) != ULL_OK)
+        return cli_usage_error("run", "%s", err.message);
+    return 0;
+}
+
+static int set_from_call(struct run_options *options, enum ull__conf_key key, const char *value,
+                         const char *option)
+{
+    struct ull_error err;
+    char set_by[64];
+    snprintf(set_by, sizeof set_by, "%s on the command line", option);
+    if (ull__conf_set(&options->conf, key, value, set_by, &err) != ULL_OK)
+        return cli_usage_error("run", "%s", err.message);
+    return 0;
+}
+
+static int check_name(const char *name)
+{
+    if (name[0] == 0 || strlen(name) >= ULL_NAME_TEXT || strpbrk(name, "\n\t"))
+        return cli_usage_error("run", "--name '%.80s': expected 1 to %d characters in one line", name,
+                               ULL_NAME_TEXT - 1);
+    return 0;
+}
+
+int run_options_parse(int argc, char **argv, struct run_options *options)
+{
+    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT };
+    static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
+                                          {"gpus", required_argument, NULL, 'g'},
+                                          {"growth", no_argument, NULL, GROWTH},
+                                          {"each", no_argument, NULL, EACH},
+                                          {"max-request", required_argument, NULL, MAX_REQUEST},
+                                          {"name", required_argument, NULL, NAME},
+                                          {"report", required_argument, NULL, REPORT},
+                                          {"quiet", no_argument, NULL, 'q'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
+    struct ull_error err;
+    int option, code = 0;
+    memset(options, 0, sizeof *options);
+    ull_status loaded = ull__conf_load(&options->conf, &err);
+    optind = 1;
+    while (code == 0 && (option = getopt_long(argc, argv, "+:m:g:qh", longs, NULL)) != -1) {
+        switch (option) {
+        case 'm':
+            options->budget_from_call = true;
+            code = set_from_call(options, ULL_CONF_MEMORY, optarg, "-m");
+            break;
+        case 'g':
+            options->gpus = optarg;
+            break;
+        case GROWTH:
+            code = set_from_call(options, ULL_CONF_GROWTH, "true", "--growth");
+            break;
+        case EACH:
+            options->each = true;
+            break;
+        case MAX_REQUEST:
+            code = set_from_call(options, ULL_CONF_MAX_REQUEST, optarg, "--max-request");
+            break;
+        case NAME:
+            options->name = optarg;
+            code = check_name(optarg);
+            break;
+        case REPORT:
+            code = set_from_call(options, ULL_CONF_REPORT, optarg, "--report");
+            break;
+        case 'q':
+            options->quiet = true;
+            break;
+        case 'h':
+            print_help();
+            return -1;
+        default:
+            return cli_bad_option("run", option, argv);
+        }
+    }
+    if (code != 0)
+        return code;
+    if (loaded != ULL_OK)
+        return cli_usage_error("run", "%s", err.message);
+    if (optind == argc)
+        return cli_usage_error("run", "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
+    options->command = argv + optind;
+    return check_values(options);
+}
+
+void run_options_describe(const struct run_options *options, char *text, size_t size)
+{
+    /* What decides about memory comes first, should the text be cut. */
+    static const enum ull__conf_key order[] = {ULL_CONF_MEMORY, ULL_CONF_GROWTH, ULL_CONF_MAX_REQUEST,
+                                               ULL_CONF_REPORT, ULL_CONF_LOG};
+    size_t used = 0;
+    text[0] = 0;
+    if (!options->conf.item[ULL_CONF_MEMORY].set)
+        used = (size_t)snprintf(text, size, "memory=100%% (built in: no budget was given)");
+    for (size_t i = 0; i < sizeof order / sizeof *order && used < size; i++) {
+        const struct ull__conf_item *item = &options->conf.item[order[i]];
+        if (item->set)
+            used += (size_t)snprintf(text + used, size - used, "%s%s=%s (%s)", used ? "; " : "",
+                                     ull__conf_name(order[i]), item->value, item->set_by);
+    }
+    if (options->gpus && used < size)
+        used += (size_t)snprintf(text + used, size - used, "; gpus=%s (-g on the command line)",
+                                 options->gpus);
+    if (options->each && used < size)
+        snprintf(text + used, size - used, "; each=true (--each on the command line)");
+}

@@ -1,0 +1,154 @@
+/* summary.c: the one line at the end of `ullage run`; see report.h. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+#include "size.h"
+
+static const uint64_t gib = 1ull << 30;
+
+static uint64_t tenths_to_bytes(uint64_t tenths)
+{
+    return (uint64_t)((unsigned __int128)tenths * gib / 10);
+}
+
+uint64_t report_suggestion(uint64_t peak_bytes, uint64_t total_bytes)
+{
+    if (peak_bytes == 0)
+        return 0;
+    unsigned __int128 share = ((unsigned __int128)peak_bytes * 12 + 9) / 10;
+    unsigned __int128 more = (unsigned __int128)peak_bytes + gib / 2;
+    unsigned __int128 want = share > more ? share : more;
+    uint64_t bytes = tenths_to_bytes((uint64_t)((want * 10 + gib - 1) / gib));
+    if (total_bytes == 0 || bytes <= total_bytes)
+        return bytes;
+    bytes = tenths_to_bytes((uint64_t)((unsigned __int128)total_bytes * 10 / gib));
+    return bytes >= peak_bytes ? bytes : total_bytes;
+}
+
+const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT])
+{
+    uint64_t tenths = (uint64_t)(((unsigned __int128)bytes * 10 + gib - 1) / gib);
+    if (tenths_to_bytes(tenths) == bytes)
+        snprintf(buffer, SUGGESTION_TEXT, "%llu.%lluGiB", (unsigned long long)(tenths / 10),
+                 (unsigned long long)(tenths % 10));
+    else
+        snprintf(buffer, SUGGESTION_TEXT, "100%%"); /* only the card's own size is no tenth */
+    return buffer;
+}
+
+/* One device over all accounts: with --each, the account that came closest to its budget. */
+struct device_use {
+    int device;
+    uint64_t peak;
+    uint64_t average;
+    uint64_t budget;
+    uint64_t total;
+    bool preallocated;
+};
+
+static int collect_use(const struct report_job *job, struct device_use *used)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    struct ull__job_view view;
+    int count = 0;
+    ull__ledger_job(job->ledger, &view);
+    for (int d = 0; d < spec->device_count; d++) {
+        struct device_use use = {.device = d,
+                                 .budget = view.budget_bytes[d],
+                                 .total = spec->devices[d].total_bytes,
+                                 .preallocated = view.preallocated[d]};
+        struct ull__account_view account;
+        for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
+            if (ull__ledger_account(job->ledger, a, &account) &&
+                account.usage[d].peak_bytes > use.peak) {
+                use.peak = account.usage[d].peak_bytes;
+                use.average = account.average_bytes[d];
+            }
+        }
+        if (use.peak > 0)
+            used[count++] = use;
+    }
+    return count;
+}
+
+static void append(char text[SUMMARY_TEXT], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void append(char text[SUMMARY_TEXT], const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, SUMMARY_TEXT - used, format, args);
+    va_end(args);
+}
+
+static void append_use(char text[SUMMARY_TEXT], const struct ull__job_spec *spec,
+                       const struct device_use *use, bool several)
+{
+    char peak[ULL_SIZE_TEXT], budget[ULL_SIZE_TEXT], average[ULL_SIZE_TEXT];
+    unsigned int percent =
+        use->budget ? (unsigned int)((double)use->peak * 100 / (double)use->budget + 0.5) : 0;
+    append(text, " · ");
+    if (several && spec->devices[use->device].logical >= 0)
+        append(text, "device %d: ", spec->devices[use->device].logical);
+    else if (several)
+        append(text, "%s: ", spec->devices[use->device].uuid);
+    append(text, "peak %s of %s (%u%%)%s average %s", ull__size_text(use->peak, peak),
+           ull__size_text(use->budget, budget), percent, several ? "," : " ·",
+           ull__size_text(use->average, average));
+}
+
+static void append_advice(char text[SUMMARY_TEXT], const struct ull__job_spec *spec,
+                          const struct device_use *used, int count, bool growth)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++) {
+        char size[SUGGESTION_TEXT];
+        int logical = spec->devices[used[i].device].logical;
+        if (used[i].preallocated || (count > 1 && logical < 0))
+            continue;
+        uint64_t bytes = report_suggestion(used[i].peak, used[i].total);
+        append(text, "%s", any ? "," : " · next time -m ");
+        if (count > 1)
+            append(text, "%d=", logical);
+        append(text, "%s", report_suggestion_text(bytes, size));
+        any = true;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!used[i].preallocated)
+            continue;
+        append(text, growth ? " · preallocated in spite of --growth"
+                            : " · preallocated; repeat with --growth");
+        break;
+    }
+}
+
+void report_summary(const struct report_job *job, const char *report_path, bool growth,
+                    char text[SUMMARY_TEXT])
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    struct device_use used[ULL_MAX_DEVICES];
+    struct ull__job_view view;
+    int count = collect_use(job, used);
+    ull__ledger_job(job->ledger, &view);
+    text[0] = 0;
+    append(text, "exit %d", job->exit_code);
+    if (job->signal)
+        append(text, " (%s)", strsignal(job->signal));
+    if (count == 0)
+        append(text, " · no GPU memory was used");
+    for (int i = 0; i < count; i++)
+        append_use(text, spec, &used[i], count > 1);
+    append_advice(text, spec, used, count, growth);
+    if (view.refusals > 0) {
+        append(text, " · %llu request%s refused", (unsigned long long)view.refusals,
+               view.refusals == 1 ? "" : "s");
+        if (view.refusals_survived > 0)
+            append(text, " (%llu survived)", (unsigned long long)view.refusals_survived);
+        if (report_path)
+            append(text, " · report: %s", report_path);
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * supervise.h: runs a command as if ullage were not there, and does something every few milliseconds
+ * meanwhile.
+ *
+ * The command stays in our process group, with the signal mask and dispositions that we were started
+ * with. Signals that somebody sends to us are sent on to it; those that the terminal sends to the whole
+ * group reach it anyway and are not. Orphans of the command come to us and are reaped.
+ */
+#ifndef ULLAGE_SUPERVISE_H
+#define ULLAGE_SUPERVISE_H
+
+#include <stdbool.h>
+
+#include "ullage/status.h"
+
+struct supervise_result {
+    int exit_code;  /* 128 + N for a signal */
+    int signal;     /* or 0 */
+    int exec_error; /* errno if the command could not be executed, else 0 */
+};
+
+/*
+ * Blocks signals, becomes the reaper of orphans, and remembers which descriptors the user gave us. Call
+ * first: threads that libraries start later inherit the mask.
+ */
+void supervise_prepare(void);
+
+/* Runs argv to its end. `tick` is called about every 10 ms. */
+ull_status supervise_command(char **argv, void (*tick)(void *data), void *data,
+                             struct supervise_result *result, struct ull_error *err);
+
+#endif
