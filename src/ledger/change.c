@@ -66,17 +66,37 @@ static void write_books(struct ull__slot_device *books, const struct ull__intent
     atomic_store_explicit(&books->held[intent->class], held, memory_order_relaxed);
 }
 
-static void update_peaks(struct ull__slot_device *books, struct ull__account_device *account,
-                         const struct ull__change *change, uint64_t total)
+/*
+ * What the account holds of a class. A sum over the books, since a counter of its own would be wrong
+ * for good after a kill between the swap and the counting.
+ */
+static uint64_t held_of_class(struct ull__ledger_file *file, const struct ull__change *change)
 {
-    uint64_t of_class =
-        atomic_fetch_add_explicit(&account->held_by_class[change->class],
-                                  (uint64_t)change->total_delta, memory_order_relaxed) +
-        (uint64_t)change->total_delta;
+    uint64_t sum = 0;
+    uint32_t used = atomic_load_explicit(&file->slots_used, memory_order_relaxed);
+    for (uint32_t i = 0; i < used && i < ULL_MAX_SLOTS; i++) {
+        struct ull__slot *slot = &file->slots[i];
+        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != SLOT_FREE &&
+            atomic_load_explicit(&slot->account, memory_order_relaxed) == change->account)
+            sum += atomic_load_explicit(&slot->devices[change->device].held[change->class],
+                                        memory_order_relaxed);
+    }
+    return sum;
+}
+
+static void update_peaks(struct ull__ledger_file *file, const struct ull__change *change,
+                         uint64_t total)
+{
+    struct ull__slot_device *books = &file->slots[change->slot].devices[change->device];
+    struct ull__account_device *account = &file->accounts[change->account].devices[change->device];
     if (change->total_delta <= 0)
         return;
     raise_to(&account->peak, total);
-    raise_to(&account->peak_by_class[change->class], of_class);
+    /* The sum is only taken where it can matter, and cannot be above the total that it is part of. */
+    if (total > atomic_load_explicit(&account->peak_by_class[change->class], memory_order_relaxed)) {
+        uint64_t of_class = held_of_class(file, change);
+        raise_to(&account->peak_by_class[change->class], of_class < total ? of_class : total);
+    }
     uint64_t held = 0;
     for (int c = 0; c < ULL_CLASSES; c++)
         held += atomic_load_explicit(&books->held[c], memory_order_relaxed);
@@ -89,9 +109,7 @@ ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__ch
 {
     struct ull__slot *slot = &file->slots[change->slot];
     struct ull__slot_device *books = &slot->devices[change->device];
-    struct ull__account_device *account =
-        &file->accounts[atomic_load_explicit(&slot->account, memory_order_relaxed)]
-             .devices[change->device];
+    struct ull__account_device *account = &file->accounts[change->account].devices[change->device];
     struct ull__intent *intent = &books->intent;
     uint64_t sequence = atomic_load_explicit(&books->sequence, memory_order_relaxed) + 1;
 
@@ -100,6 +118,7 @@ ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__ch
     intent->total_delta = change->total_delta;
     intent->held_delta = change->held_delta;
     intent->class = change->class;
+    intent->account = change->account;
     intent->share = change->share;
     atomic_store_explicit(&intent->sequence, sequence, memory_order_release);
 
@@ -122,9 +141,9 @@ ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__ch
 
     write_books(books, intent, true);
     if (intent->share)
-        ull__share_free(file, intent->share - 1);
+        ull__share_free(file, change->slot, intent->share - 1);
     atomic_store_explicit(&intent->sequence, 0, memory_order_release);
-    update_peaks(books, account, change, next.total);
+    update_peaks(file, change, next.total);
     return ULL_OK;
 }
 
@@ -136,13 +155,12 @@ void ull__change_recover(struct ull__ledger_file *file, int slot_number, int dev
     uint64_t sequence = atomic_load_explicit(&intent->sequence, memory_order_acquire);
     if (sequence == 0)
         return;
-    struct ull__account_device *account =
-        &file->accounts[atomic_load(&slot->account)].devices[device];
+    struct ull__account_device *account = &file->accounts[intent->account].devices[device];
     /* The cell first: once a tag is gone from it, `applied` has already been raised. */
     uint64_t tag = atomic_load(&account->cell.tag);
     bool applied = tag == TAG(slot_number, sequence) || atomic_load(&books->applied) >= sequence;
     write_books(books, intent, applied);
     if (applied && intent->share)
-        ull__share_free(file, intent->share - 1);
+        ull__share_free(file, slot_number, intent->share - 1);
     atomic_store_explicit(&intent->sequence, 0, memory_order_release);
 }

@@ -3,7 +3,7 @@
  *
  * Everything is in fixed tables, so that the file never grows and a reader needs no lock. Fields are
  * written by: (S) the supervisor, (O) the owner of the slot or whoever holds the slot's mutex after
- * the owner's death, (A) anybody, atomically.
+ * the owner's death, and `changing` in both cases, (A) anybody, atomically, (L) under the lock named.
  */
 #ifndef ULLAGE_LEDGER_LAYOUT_H
 #define ULLAGE_LEDGER_LAYOUT_H
@@ -13,7 +13,7 @@
 
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c31ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c32ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -31,7 +31,6 @@ _Static_assert(sizeof(union ull__cell) == 16, "a cell is one 16-byte word");
 struct ull__account_device {
     union ull__cell cell;           /* (A) ull__change only */
     _Atomic uint64_t peak;          /* (A) */
-    _Atomic uint64_t held_by_class[ULL_CLASSES]; /* (A) for the peaks below; may lag after a kill */
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (A) */
     _Atomic uint32_t grants;        /* (A) successful requests so far */
     _Atomic uint64_t first_largest; /* (A) among the early ones */
@@ -40,8 +39,8 @@ struct ull__account_device {
 };
 
 struct ull__account {
-    _Atomic uint32_t root_pid; /* (A) claimed by compare-and-swap; account 0 has none */
-    uint64_t root_ticks;       /* start of that process, so that a reused pid is no relative */
+    _Atomic uint32_t root_pid;   /* (L) accounts_lock; account 0 has none */
+    _Atomic uint64_t root_ticks; /* (L) its start, so that a reused pid is no relative; 0: unknown */
     struct ull__account_device devices[ULL_MAX_DEVICES];
 };
 
@@ -52,7 +51,8 @@ struct ull__intent {
     int64_t total_delta;
     int64_t held_delta;
     uint32_t class;
-    uint32_t share; /* entry that ends with this change, plus one; 0: none */
+    uint32_t account; /* whose total; not the slot's own where memory of another account was passed */
+    uint32_t share;   /* entry that ends with this change, plus one; 0: none */
 };
 
 struct ull__slot_device {
@@ -68,6 +68,12 @@ enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
 
 struct ull__slot {
     pthread_mutex_t owner; /* robust; held by the parked thread of a living process */
+    /*
+     * Robust; held during every change of the slot. A process's threads do not die at one instant: it
+     * keeps a recovery away from a change that another thread than the parked one is still making.
+     */
+    pthread_mutex_t changing;
+    _Atomic uint32_t generation; /* (O) times that the slot was claimed */
     _Atomic uint32_t state;
     _Atomic uint32_t pid;
     _Atomic uint32_t driver_pid;
@@ -84,17 +90,27 @@ struct ull__slot {
 };
 
 /* One 64-bit word decides what a share entry is: kind, slot, and for imports the link (share.c). */
-enum ull__share_kind { SHARE_FREE, SHARE_FILLING, SHARE_EXPORT, SHARE_PASSED, SHARE_IMPORT };
+enum ull__share_kind {
+    SHARE_FREE,
+    SHARE_FILLING,
+    SHARE_EXPORT, /* named by its owner, in whose books the bytes are */
+    SHARE_PASSED, /* still in those books, but an heir's to give back */
+    SHARE_IMPORT, /* opened; inherits once what it is linked to has passed */
+    SHARE_LEFT    /* an import that inherited, closed while others have the memory open */
+};
 struct ull__share {
     _Atomic uint64_t word;
     uint64_t key;
     uint64_t bytes;
     uint32_t device;
     uint32_t class;
+    uint32_t account; /* in whose total the bytes are */
 };
 
 struct ull__refusal_entry {
     _Atomic uint64_t written; /* number of the refusal once the entry is whole */
+    _Atomic uint32_t slot;    /* of the process that asked, and the slot's generation */
+    _Atomic uint32_t generation;
     struct ull__refusal refusal;
 };
 
@@ -105,11 +121,13 @@ struct ull__ledger_file {
     uint64_t start_unix_ns;
     uint32_t supervisor_pid;
     pthread_mutex_t supervisor; /* robust; held by `ullage run` */
+    _Atomic uint32_t supervisor_gone; /* (A) once seen, so that nobody need try its mutex again */
     _Atomic uint64_t last_sample_ns; /* (S) */
     struct ull__job_spec spec;
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
     _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
     _Atomic uint32_t preallocated; /* (A) bit per device */
+    pthread_mutex_t accounts_lock; /* robust */
     struct ull__account accounts[ULL_MAX_ACCOUNTS];
     struct ull__slot slots[ULL_MAX_SLOTS];
     _Atomic uint32_t slots_used; /* (A) no slot from here on was ever used */
@@ -128,6 +146,8 @@ struct ull__ledger_file {
 struct ull__ledger {
     struct ull__ledger_file *file;
     bool supervisor; /* this process holds the supervisor's mutex */
+    bool pinned;     /* a thread of this process holds a mutex in it: may not be unmapped */
+    bool copy;       /* a private copy of another user's ledger: to look at only */
     char path[ULL_PATH_TEXT];
 };
 
@@ -136,6 +156,7 @@ struct ull__ledger {
 struct ull__change {
     int slot;
     int device;
+    uint32_t account; /* see ull__intent */
     enum ull__class class;
     int64_t total_delta;
     int64_t held_delta;
@@ -145,8 +166,8 @@ struct ull__change {
 
 /*
  * Makes one change, or refuses it (ULL_E_NO_MEMORY, nothing changed). The caller alone may change
- * this slot at the moment: it is the owner and holds its process's lock, or holds the slot's mutex
- * after the owner's death.
+ * this slot at the moment: it holds `changing`, and is the owner or holds the slot's mutex after the
+ * owner's death.
  */
 ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__change *change);
 /* Decides a change that was cut off, and completes the slot's books accordingly. Idempotent. */
@@ -154,21 +175,35 @@ void ull__change_recover(struct ull__ledger_file *file, int slot, int device);
 
 /* --- share.c -------------------------------------------------------------------------------- */
 
-void ull__share_free(struct ull__ledger_file *file, uint32_t entry);
-/* Passes on what can be passed of a dead process's named memory; the rest stays in its books. */
-void ull__share_owner_died(struct ull__ledger_file *file, int slot);
+/* Ends an entry if it is (still) this slot's. */
+void ull__share_free(struct ull__ledger_file *file, int slot, uint32_t entry);
+/*
+ * Passes on what can be passed of a dead process's named and inherited memory; the rest stays with
+ * it. False if the table was busy for long: nothing was done, to be called again.
+ */
+bool ull__share_owner_died(struct ull__ledger_file *file, int slot);
 /* Bytes of the dead slot that others hold now, and bytes that it holds as an heir. */
 uint64_t ull__share_passed(struct ull__ledger_file *file, int slot, int device, enum ull__class class);
 uint64_t ull__share_inherited(struct ull__ledger_file *file, int slot, int device,
                               enum ull__class class);
-/* The slot ends: its entries end too, inherited bytes are given back. */
-void ull__share_slot_ends(struct ull__ledger_file *file, int slot);
+/* The slot ends: its entries end too, inherited bytes are given back. False as above. */
+bool ull__share_slot_ends(struct ull__ledger_file *file, int slot);
+
+/* --- view.c ----------------------------------------------------------------------------------- */
+
+/* Brings every number of a private copy that is used as an index or a count into its range. */
+void ull__sanitize(struct ull__ledger_file *file);
 
 /* --- ledger.c, recover.c ----------------------------------------------------------------------- */
 
 uint64_t ull__monotonic_ns(void);
+void ull__robust_init(pthread_mutex_t *mutex);
 /* trylock of a robust mutex: true if taken; *died tells that its last owner died holding it. */
 bool ull__robust_trylock(pthread_mutex_t *mutex, bool *died);
+/* Waits for at most a second: whoever holds it may be stopped, and that must stop nobody else. */
+bool ull__robust_lock_soon(pthread_mutex_t *mutex);
 void ull__sweep_file(struct ull__ledger_file *file, ull__listed_fn *listed, void *data);
+/* For those who cannot ask the driver: recovers, but leaves to others when bytes are free. */
+int ull__assume_listed(void *data, const char *uuid, uint32_t driver_pid, uint64_t *used_bytes);
 
 #endif

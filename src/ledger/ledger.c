@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,16 +42,19 @@ static const char *shm_folder(void)
  * 0 when path is a folder of this user's own that nobody else may write, else an errno. The system
  * call is made directly: the C library's fstat() is newer than what the preload library may need.
  */
-static int own_folder(const char *path)
+static int own_folder(const char *path, bool create)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno;
     int error = syscall(SYS_fstat, fd, &st) == 0 ? 0 : errno;
-    close(fd);
     if (error == 0 && (st.st_uid != geteuid() || (st.st_mode & 022)))
         error = EPERM;
+    /* Passable whatever the umask was, for children that drop their privileges. */
+    if (error == 0 && create && (st.st_mode & 0711) != 0711 && fchmod(fd, 0711) != 0)
+        error = errno;
+    close(fd);
     return error;
 }
 
@@ -64,15 +68,17 @@ ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_
                          "cannot create %s in the shared-memory folder: %s; it must exist, be "
                          "writable and have room (ULLAGE_SHM_DIR names another)",
                          path, strerror(errno));
-    int error = own_folder(path);
-    if (error == EPERM || error == EACCES || error == ELOOP)
+    int error = own_folder(path, create);
+    if (error == EPERM || error == EACCES || error == ELOOP || error == ENOTDIR)
         return ull__fail(err, ULL_E_PERMISSION,
                          "%s is not a folder of this user alone; remove it, or name another place "
                          "by ULLAGE_SHM_DIR",
                          path);
     if (error != 0 && create)
         return ull__fail(err, ULL_E_SYSTEM, "cannot use %s: %s", path, strerror(error));
-    return error == 0 ? ULL_OK : ULL_E_NOT_FOUND;
+    if (error != 0)
+        return ull__fail(err, ULL_E_NOT_FOUND, "there is no folder %s: %s", path, strerror(error));
+    return ULL_OK;
 }
 
 /* 128 bits that nobody can guess, in hexadecimal. */
@@ -88,16 +94,6 @@ static bool random_name(char text[33])
     return got == (ssize_t)sizeof bytes;
 }
 
-static void init_robust(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attr;
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
 static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec *spec, const char *id)
 {
     struct timespec now;
@@ -111,10 +107,13 @@ static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec 
         atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
         atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);
     }
-    for (int i = 0; i < ULL_MAX_SLOTS; i++)
-        init_robust(&file->slots[i].owner);
-    init_robust(&file->shares_lock);
-    init_robust(&file->supervisor);
+    for (int i = 0; i < ULL_MAX_SLOTS; i++) {
+        ull__robust_init(&file->slots[i].owner);
+        ull__robust_init(&file->slots[i].changing);
+    }
+    ull__robust_init(&file->accounts_lock);
+    ull__robust_init(&file->shares_lock);
+    ull__robust_init(&file->supervisor);
     pthread_mutex_lock(&file->supervisor);
     atomic_store(&file->magic, LEDGER_MAGIC);
 }
@@ -134,14 +133,21 @@ ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledg
         free(ledger);
         return ull__fail(err, ULL_E_SYSTEM, "no memory, or no random numbers, for a new ledger");
     }
-    snprintf(ledger->path, sizeof ledger->path, "%.200s/%s", folder, name);
+    if (snprintf(ledger->path, sizeof ledger->path, "%s/%s", folder, name) >=
+        (int)sizeof ledger->path) {
+        free(ledger);
+        return ull__fail(err, ULL_E_INVALID, "the path of the shared-memory folder is too long: %s",
+                         folder);
+    }
     mode_t mode = geteuid() == 0 ? 0666 : 0600;
     int fd = open(ledger->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     int error = fd < 0 ? errno : 0;
     if (fd >= 0 && fchmod(fd, mode) != 0) /* whatever the umask says */
         error = errno;
     if (error == 0) /* a full folder is found out now, not as a SIGBUS in somebody's program */
-        error = posix_fallocate(fd, 0, sizeof *ledger->file);
+        do
+            error = posix_fallocate(fd, 0, sizeof *ledger->file);
+        while (error == EINTR);
     void *map = MAP_FAILED;
     if (error == 0) {
         map = mmap(NULL, sizeof *ledger->file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -161,17 +167,29 @@ ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledg
     }
     ledger->file = map;
     ledger->supervisor = true;
+    ledger->pinned = true;
     fill_file(ledger->file, spec, name);
     *out = ledger;
     return ULL_OK;
 }
 
+static ull_status open_status(int error)
+{
+    if (error == EACCES || error == EPERM)
+        return ULL_E_PERMISSION;
+    return error == EROFS || error == EMFILE || error == ENFILE || error == ENOMEM
+               ? ULL_E_SYSTEM
+               : ULL_E_NOT_FOUND;
+}
+
 ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (strlen(path) >= ULL_PATH_TEXT)
+        return ull__fail(err, ULL_E_INVALID, "the path of the job's ledger is too long: %s", path);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
-        return ull__fail(err, errno == EACCES || errno == EPERM ? ULL_E_PERMISSION : ULL_E_NOT_FOUND,
-                         "cannot open the job's ledger %s: %s", path, strerror(errno));
+        return ull__fail(err, open_status(errno), "cannot open the job's ledger %s: %s", path,
+                         strerror(errno));
     struct ull__ledger *ledger = NULL;
     struct ull__ledger_file *file = MAP_FAILED;
     if (lseek(fd, 0, SEEK_END) == (off_t)sizeof *file)
@@ -195,31 +213,83 @@ void ull__ledger_close(struct ull__ledger *ledger)
 {
     if (!ledger)
         return;
-    if (ledger->supervisor)
-        pthread_mutex_unlock(&ledger->file->supervisor);
+    if (ledger->supervisor && pthread_mutex_unlock(&ledger->file->supervisor) == 0) {
+        atomic_store(&ledger->file->supervisor_gone, 1);
+        ledger->pinned = false;
+    }
+    /* A mutex that some thread holds is on that thread's list: its memory must not go away. */
+    if (ledger->pinned)
+        return;
     munmap(ledger->file, sizeof *ledger->file);
     free(ledger);
 }
 
 static bool supervisor_alive(struct ull__ledger *ledger)
 {
+    struct ull__ledger_file *file = ledger->file;
+    if (ledger->copy)
+        return file->supervisor_pid > 1 && (kill((pid_t)file->supervisor_pid, 0) == 0 || errno == EPERM);
     if (ledger->supervisor)
         return true;
     bool died;
-    if (!ull__robust_trylock(&ledger->file->supervisor, &died))
+    if (atomic_load(&file->supervisor_gone))
+        return false;
+    if (!ull__robust_trylock(&file->supervisor, &died))
         return true;
-    pthread_mutex_unlock(&ledger->file->supervisor);
+    /* Said before the mutex is free again: two who look at once must not take each other for it. */
+    atomic_store(&file->supervisor_gone, 1);
+    pthread_mutex_unlock(&file->supervisor);
     return false;
 }
 
 bool ull__ledger_remove_if_dead(struct ull__ledger *ledger)
 {
-    if (!ledger->supervisor && supervisor_alive(ledger))
+    if (ledger->copy || (!ledger->supervisor && supervisor_alive(ledger)))
         return false;
     for (int i = 0; i < ULL_MAX_SLOTS; i++)
         if (atomic_load(&ledger->file->slots[i].state) != SLOT_FREE)
             return false;
     return unlink(ledger->path) == 0;
+}
+
+/*
+ * Another user's ledger as root sees it. That user may write there whatever he likes, at any moment,
+ * and a mutex in it holds pointers that the C library follows. So root works on a copy, whose numbers
+ * are brought into their ranges first, and takes no lock.
+ */
+static struct ull__ledger *open_copy(const char *path, int fd)
+{
+    struct ull__ledger *ledger = calloc(1, sizeof *ledger);
+    struct ull__ledger_file *file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!ledger || file == MAP_FAILED || pread(fd, file, sizeof *file, 0) != (ssize_t)sizeof *file ||
+        atomic_load(&file->magic) != LEDGER_MAGIC || file->size != sizeof *file) {
+        if (file != MAP_FAILED)
+            munmap(file, sizeof *file);
+        free(ledger);
+        return NULL;
+    }
+    ull__sanitize(file);
+    snprintf(ledger->path, sizeof ledger->path, "%s", path);
+    ledger->file = file;
+    ledger->copy = true;
+    return ledger;
+}
+
+static struct ull__ledger *open_to_look(const char *path)
+{
+    struct stat st;
+    struct ull__ledger *ledger = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    bool known = syscall(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (known && st.st_uid != geteuid())
+        ledger = open_copy(path, fd);
+    close(fd);
+    if (known && st.st_uid == geteuid() && ull__ledger_open(path, &ledger, NULL) != ULL_OK)
+        return NULL;
+    return ledger;
 }
 
 static void each_in(const char *folder, void (*visit)(struct ull__ledger *, void *), void *data)
@@ -228,12 +298,14 @@ static void each_in(const char *folder, void (*visit)(struct ull__ledger *, void
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         char path[ULL_PATH_TEXT];
-        struct ull__ledger *ledger;
         if (strlen(entry->d_name) != 32 ||
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path ||
-            ull__ledger_open(path, &ledger, NULL) != ULL_OK)
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             continue;
-        ull__sweep_file(ledger->file, NULL, NULL);
+        struct ull__ledger *ledger = open_to_look(path);
+        if (!ledger)
+            continue;
+        /* Who lists jobs cannot tell when the driver has freed what a dead process held. */
+        ull__ledger_sweep(ledger, ull__assume_listed, NULL);
         visit(ledger, data);
         ull__ledger_close(ledger);
     }

@@ -164,6 +164,7 @@ struct ull__refusal {
     uint64_t time_ns;      /* CLOCK_MONOTONIC */
     uint64_t wanted_bytes; /* as charged */
     uint64_t held_bytes;   /* by the account on that device at that moment */
+    uint64_t own_bytes;    /* by the process that asked */
     uint64_t budget_bytes;
     uint32_t pid;
     uint32_t account;

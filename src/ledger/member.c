@@ -1,138 +1,15 @@
-/*
- * member.c: a process's place in its ledgers.
- *
- * The slot's mutex is taken by the thread that joins and never released by it: the kernel does that
- * when the thread dies with its process, or when the process executes another program. A process that
- * was forked without exec has the mutex's memory but not the thread, so it does not own the slot; it
- * joins anew (the interposer sees to that).
- */
+/* member.c: what a process does in the ledgers that it joined (join.c): changes, and settling. */
 #include "member_private.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-/* --- joining ---------------------------------------------------------------------------------- */
-
-static void note_slot_used(struct ull__ledger_file *file, uint32_t count)
-{
-    uint32_t used = atomic_load(&file->slots_used);
-    while (used < count && !atomic_compare_exchange_weak(&file->slots_used, &used, count))
-        ;
-}
-
-static void fill_slot(struct ull__slot *slot, const struct ull__identity *identity, uint32_t account)
-{
-    memcpy(slot->command, identity->command, sizeof slot->command);
-    slot->command[sizeof slot->command - 1] = '\0';
-    atomic_store(&slot->pid, identity->pid);
-    atomic_store(&slot->start_ticks, identity->start_ticks);
-    atomic_store(&slot->driver_pid, 0);
-    atomic_store(&slot->account, account);
-    atomic_store(&slot->settle_served, atomic_load(&slot->settle_asked));
-    atomic_store(&slot->state, SLOT_LIVE);
-}
-
-static int claim_slot(struct ull__ledger_file *file, const struct ull__identity *identity,
-                      uint32_t account)
-{
-    for (int i = 0; i < ULL_MAX_SLOTS; i++) {
-        struct ull__slot *slot = &file->slots[i];
-        bool died;
-        if (atomic_load(&slot->state) != SLOT_FREE || !ull__robust_trylock(&slot->owner, &died))
-            continue;
-        if (atomic_load(&slot->state) != SLOT_FREE) {
-            pthread_mutex_unlock(&slot->owner);
-            continue;
-        }
-        note_slot_used(file, (uint32_t)i + 1);
-        fill_slot(slot, identity, account);
-        return i;
-    }
-    return -1;
-}
-
-/* With --each: the account of the direct child that this process descends from. */
-static uint32_t find_account(struct ull__ledger_file *file, uint32_t root)
-{
-    if (!file->spec.each || root == 0)
-        return 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (uint32_t a = 1; a < ULL_MAX_ACCOUNTS; a++) {
-            uint32_t owner = atomic_load(&file->accounts[a].root_pid);
-            if (owner == root)
-                return a;
-            if (pass == 1 && owner == 0 &&
-                atomic_compare_exchange_strong(&file->accounts[a].root_pid, &owner, root))
-                return a;
-        }
-    }
-    return 0; /* all in use: it shares the command's own budget, which is safe */
-}
-
-static ull_status join_one(const char *path, const struct ull__identity *identity,
-                           struct ull__link *link, struct ull_error *err)
-{
-    ull_status status = ull__ledger_open(path, &link->ledger, err);
-    if (status != ULL_OK)
-        return status;
-    struct ull__ledger_file *file = link->ledger->file;
-    uint32_t account = find_account(file, identity->account_root);
-    link->slot = claim_slot(file, identity, account);
-    if (link->slot < 0) {
-        ull__sweep_file(file, NULL, NULL);
-        link->slot = claim_slot(file, identity, account);
-    }
-    if (link->slot >= 0)
-        return ULL_OK;
-    ull__ledger_close(link->ledger);
-    if (err)
-        memcpy(err->message, "the job's ledger has no free place", 35);
-    return ULL_E_FULL;
-}
-
-static void map_devices(const struct ull__link *inner, struct ull__link *link)
-{
-    const struct ull__job_spec *from = &inner->ledger->file->spec;
-    const struct ull__job_spec *to = &link->ledger->file->spec;
-    for (int d = 0; d < ULL_MAX_DEVICES; d++) {
-        link->device_of[d] = -1;
-        for (int e = 0; d < from->device_count && e < to->device_count; e++)
-            if (strcmp(from->devices[d].uuid, to->devices[e].uuid) == 0)
-                link->device_of[d] = e;
-    }
-}
-
-ull_status ull__member_join(const char *path, const struct ull__identity *identity,
-                            struct ull__member **out, struct ull_error *err)
-{
-    struct ull__member *member = calloc(1, sizeof *member);
-    if (!member)
-        return ULL_E_SYSTEM;
-    pthread_mutex_init(&member->lock, NULL);
-    ull_status status = ULL_OK;
-    while (path[0] && member->link_count < ULL_MAX_CHAIN) {
-        struct ull__link *link = &member->links[member->link_count];
-        status = join_one(path, identity, link, err);
-        if (status != ULL_OK)
-            break;
-        member->link_count++;
-        map_devices(&member->links[0], link);
-        path = link->ledger->file->spec.parent;
-    }
-    if (status != ULL_OK) {
-        /* Slots already taken stay with this thread: a process that may not join gets no memory. */
-        free(member);
-        return status;
-    }
-    *out = member;
-    return ULL_OK;
-}
+/* --- what it joined ----------------------------------------------------------------------------- */
 
 struct ull__ledger *ull__member_ledger(struct ull__member *member)
 {
@@ -150,11 +27,57 @@ int ull__member_device(struct ull__member *member, const char *uuid)
 
 /* --- changes ------------------------------------------------------------------------------------ */
 
-ull_status ull__member_change(struct ull__member *member, int link, const struct ull__change *change)
+bool ull__link_owns(const struct ull__link *link)
 {
-    pthread_mutex_lock(&member->lock);
-    ull_status status = ull__change_apply(member->links[link].ledger->file, change);
-    pthread_mutex_unlock(&member->lock);
+    const struct ull__slot *slot = &link->ledger->file->slots[link->slot];
+    return atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_LIVE &&
+           atomic_load_explicit(&slot->generation, memory_order_relaxed) == link->generation;
+}
+
+bool ull__link_lock(const struct ull__link *link)
+{
+    struct ull__ledger_file *file = link->ledger->file;
+    struct ull__slot *slot = &file->slots[link->slot];
+    if (pthread_mutex_lock(&slot->changing) == EOWNERDEAD) {
+        /* A thread of this process died alone, inside a change. */
+        pthread_mutex_consistent(&slot->changing);
+        for (int d = 0; d < file->spec.device_count && ull__link_owns(link); d++)
+            ull__change_recover(file, link->slot, d);
+    }
+    if (ull__link_owns(link))
+        return true;
+    pthread_mutex_unlock(&slot->changing);
+    return false;
+}
+
+void ull__link_unlock(const struct ull__link *link)
+{
+    pthread_mutex_unlock(&link->ledger->file->slots[link->slot].changing);
+}
+
+ull_status ull__link_change(const struct ull__link *link, const struct ull__change *change)
+{
+    struct ull__ledger_file *file = link->ledger->file;
+    struct ull__change bounded = *change;
+    uint64_t held = atomic_load_explicit(
+        &file->slots[link->slot].devices[change->device].held[change->class], memory_order_relaxed);
+    if (change->held_delta < 0 && (uint64_t)-change->held_delta > held) {
+        int64_t excess = -change->held_delta - (int64_t)held;
+        bounded.held_delta += excess;
+        if (change->total_delta < 0)
+            bounded.total_delta += excess;
+    }
+    if (bounded.held_delta == 0 && bounded.total_delta == 0 && bounded.share == 0)
+        return ULL_OK;
+    return ull__change_apply(file, &bounded);
+}
+
+ull_status ull__member_change(const struct ull__link *link, const struct ull__change *change)
+{
+    if (!ull__link_lock(link))
+        return ULL_E_NO_MEMORY;
+    ull_status status = ull__link_change(link, change);
+    ull__link_unlock(link);
     return status;
 }
 
@@ -164,19 +87,40 @@ static ull_status change_link(struct ull__member *member, int k, int device, enu
     struct ull__link *link = &member->links[k];
     if (link->device_of[device] < 0)
         return check ? ULL_E_NO_MEMORY : ULL_OK; /* the job around has no such device: none to give */
-    struct ull__change change = {.slot = link->slot,
-                                 .device = link->device_of[device],
-                                 .class = class,
-                                 .total_delta = delta,
-                                 .held_delta = delta,
-                                 .check = check};
-    return ull__member_change(member, k, &change);
+    struct ull__change change = {
+        .slot = link->slot,
+        .device = link->device_of[device],
+        .account = atomic_load_explicit(&link->ledger->file->slots[link->slot].account,
+                                        memory_order_relaxed),
+        .class = class,
+        .total_delta = delta,
+        .held_delta = delta,
+        .check = check};
+    return ull__member_change(link, &change);
+}
+
+/* A look at the jobs around, so that their refusals leave no peak behind in the inner ones. */
+static bool seems_to_fit(struct ull__member *member, int device, uint64_t bytes)
+{
+    for (int k = 1; k < member->link_count; k++) {
+        const struct ull__link *link = &member->links[k];
+        struct ull__ledger_file *file = link->ledger->file;
+        int d = link->device_of[device];
+        if (d < 0)
+            return false;
+        uint32_t account = atomic_load(&file->slots[link->slot].account);
+        uint64_t held = atomic_load(&file->accounts[account].devices[d].cell.total);
+        uint64_t budget = atomic_load(&file->budget_bytes[d]);
+        if (held > budget || bytes > budget - held)
+            return false;
+    }
+    return true;
 }
 
 ull_status ull__member_reserve(struct ull__member *member, int device, enum ull__class class,
                                uint64_t bytes)
 {
-    if (bytes > INT64_MAX)
+    if (bytes > INT64_MAX || (bytes && !seems_to_fit(member, device, bytes)))
         return ULL_E_NO_MEMORY;
     for (int k = 0; k < member->link_count; k++) {
         ull_status status = change_link(member, k, device, class, (int64_t)bytes, true);
@@ -209,23 +153,42 @@ uint64_t ull__member_held(struct ull__member *member, int device, enum ull__clas
     return atomic_load(&link->ledger->file->slots[link->slot].devices[device].held[class]);
 }
 
+/* Budget and holdings of one ledger around the process, as they bind it. */
+static void read_link(const struct ull__link *link, int device, uint64_t *budget, uint64_t *held)
+{
+    struct ull__ledger_file *file = link->ledger->file;
+    int d = link->device_of[device];
+    uint32_t account = atomic_load(&file->slots[link->slot].account);
+    *budget = d < 0 ? 0 : atomic_load(&file->budget_bytes[d]);
+    *held = d < 0 ? 0 : atomic_load(&file->accounts[account].devices[d].cell.total);
+}
+
 void ull__member_room(struct ull__member *member, int device, uint64_t *budget_bytes,
                       uint64_t *held_bytes)
 {
     uint64_t tightest = UINT64_MAX;
     for (int k = 0; k < member->link_count; k++) {
-        const struct ull__link *link = &member->links[k];
-        struct ull__ledger_file *file = link->ledger->file;
-        int d = link->device_of[device];
-        uint64_t budget = d < 0 ? 0 : atomic_load(&file->budget_bytes[d]);
-        uint32_t account = atomic_load(&file->slots[link->slot].account);
-        uint64_t held = d < 0 ? 0 : atomic_load(&file->accounts[account].devices[d].cell.total);
+        uint64_t budget, held;
+        read_link(&member->links[k], device, &budget, &held);
         uint64_t room = held < budget ? budget - held : 0;
         if (room < tightest || k == 0) {
             tightest = room;
             *budget_bytes = budget;
             *held_bytes = held;
         }
+    }
+}
+
+void ull__member_card(struct ull__member *member, int device, uint64_t *budget_bytes,
+                      uint64_t *free_bytes)
+{
+    *budget_bytes = *free_bytes = UINT64_MAX;
+    for (int k = 0; k < member->link_count; k++) {
+        uint64_t budget, held;
+        read_link(&member->links[k], device, &budget, &held);
+        uint64_t room = held < budget ? budget - held : 0;
+        *budget_bytes = budget < *budget_bytes ? budget : *budget_bytes;
+        *free_bytes = room < *free_bytes ? room : *free_bytes;
     }
 }
 
@@ -309,9 +272,18 @@ void ull__member_ask_settle(struct ull__member *member, uint64_t timeout_ns)
     }
 }
 
+/*
+ * Where the parked thread sleeps: in the outermost job. Whoever asks in any of the jobs around this
+ * process belongs to that one too, and rings in all of its own.
+ */
+static struct ull__slot *bedside(struct ull__member *member)
+{
+    return own_slot(member, member->link_count - 1);
+}
+
 void ull__member_wait(struct ull__member *member, uint64_t timeout_ns)
 {
-    struct ull__slot *slot = own_slot(member, 0);
+    struct ull__slot *slot = bedside(member);
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000ull),
                                .tv_nsec = (long)(timeout_ns % 1000000000ull)};
     /* The bell is read first: a ring after that ends the sleep at once. */
@@ -334,7 +306,7 @@ void ull__member_settled(struct ull__member *member)
 
 void ull__member_wake(struct ull__member *member)
 {
-    ring(own_slot(member, 0));
+    ring(bedside(member));
 }
 
 void ull__member_sweep(struct ull__member *member, ull__listed_fn *listed, void *data)

@@ -17,6 +17,7 @@ struct ull__identity {
     uint64_t start_ticks;
     char command[ULL_COMMAND_TEXT];
     uint32_t account_root; /* with --each: pid of the direct child this process descends from, or 0 */
+    uint64_t account_root_ticks; /* its start, so that a reused pid is nobody's relative; 0: unknown */
 };
 
 /*
@@ -51,6 +52,10 @@ uint64_t ull__member_held(struct ull__member *member, int device, enum ull__clas
 /* The tightest budget around the process on a device: its size and what is held under it. */
 void ull__member_room(struct ull__member *member, int device, uint64_t *budget_bytes,
                       uint64_t *held_bytes);
+
+/* What the process may be told of a device: the smallest budget around it, and the smallest room. */
+void ull__member_card(struct ull__member *member, int device, uint64_t *budget_bytes,
+                      uint64_t *free_bytes);
 
 /* As the driver counts processes; see ull__process_view. */
 void ull__member_set_driver_pid(struct ull__member *member, uint32_t pid);

@@ -11,17 +11,25 @@
 struct ull__link {
     struct ull__ledger *ledger;
     int slot;
+    uint32_t generation; /* of the slot when it was claimed */
     uint32_t asked; /* settle requests seen when the parked thread woke up */
     int device_of[ULL_MAX_DEVICES]; /* innermost ledger's device -> this ledger's; -1: not there */
 };
 
 struct ull__member {
-    pthread_mutex_t lock; /* changes to this process's own slots, one at a time */
     int link_count;
     struct ull__link links[ULL_MAX_CHAIN]; /* [0] is the innermost job */
 };
 
-/* ull__change_apply on one of the member's slots, under its lock. */
-ull_status ull__member_change(struct ull__member *member, int link, const struct ull__change *change);
+/* Is the slot still this process's? Not once others took it for dead, as for a moment it may be. */
+bool ull__link_owns(const struct ull__link *link);
+
+/* The right to change the slot: false if it is no longer this process's, and then nothing is held. */
+bool ull__link_lock(const struct ull__link *link);
+void ull__link_unlock(const struct ull__link *link);
+/* ull__change_apply under it; takes no more from the books than they hold. */
+ull_status ull__link_change(const struct ull__link *link, const struct ull__change *change);
+/* All three. */
+ull_status ull__member_change(const struct ull__link *link, const struct ull__change *change);
 
 #endif

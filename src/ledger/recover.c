@@ -2,12 +2,13 @@
  * recover.c: what becomes of a process that died.
  *
  * The kernel frees the slot's mutex when the parked thread dies, by whatever death. Whoever takes it
- * next decides the change that was under way, passes named memory to those who have it open, and
- * marks the slot as draining. Its bytes stay charged until the driver has freed them: on an H200 that
- * was 70 to 105 ms after a SIGKILL, and the driver stopped listing the process at the same moment.
+ * next marks the slot as draining, decides the change that was under way once no thread of the dead
+ * process can be making it any more (`changing`), and passes named memory to those who have it open.
+ * The bytes stay charged until the driver has freed them: on an H200 that was 70 to 105 ms after a
+ * SIGKILL, and the driver stopped listing the process at the same moment.
  *
- * A recovery may itself be cut off at any instruction. Every step can be done again: the mutex is
- * then found dead once more, and the next one starts over.
+ * A recovery may itself be cut off at any instruction. Every step can be done again, and every sweep
+ * does all of them again for a slot that it finds draining: the one before may have been cut off.
  */
 #include "layout.h"
 
@@ -22,13 +23,44 @@ uint64_t ull__monotonic_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-bool ull__robust_trylock(pthread_mutex_t *mutex, bool *died)
+void ull__robust_init(pthread_mutex_t *mutex)
 {
-    int result = pthread_mutex_trylock(mutex);
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(mutex, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static bool taken(pthread_mutex_t *mutex, int result, bool *died)
+{
     *died = result == EOWNERDEAD;
     if (*died)
         pthread_mutex_consistent(mutex);
     return result == 0 || *died;
+}
+
+bool ull__robust_trylock(pthread_mutex_t *mutex, bool *died)
+{
+    return taken(mutex, pthread_mutex_trylock(mutex), died);
+}
+
+bool ull__robust_lock_soon(pthread_mutex_t *mutex)
+{
+    bool died;
+    if (ull__robust_trylock(mutex, &died))
+        return true;
+    struct timespec until; /* the C library's floor has no lock that takes CLOCK_MONOTONIC */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    return taken(mutex, pthread_mutex_timedlock(mutex, &until), &died);
+}
+
+int ull__assume_listed(void *data, const char *uuid, uint32_t driver_pid, uint64_t *used_bytes)
+{
+    (void)data, (void)uuid, (void)driver_pid, (void)used_bytes;
+    return 1;
 }
 
 static bool another_lives_with(struct ull__ledger_file *file, int except, uint32_t driver_pid)
@@ -63,41 +95,35 @@ static bool freed_by_driver(struct ull__ledger_file *file, int number, int devic
     return since >= 30 * ULL_DRAIN_GRACE_NS;
 }
 
+/* What the slot must still give back: not what has passed to heirs, but what it is an heir to. */
+static uint64_t own_of_class(struct ull__ledger_file *file, int number, int device, int class)
+{
+    uint64_t held = atomic_load(&file->slots[number].devices[device].held[class]);
+    uint64_t passed = ull__share_passed(file, number, device, (enum ull__class)class);
+    return held > passed ? held - passed : 0;
+}
+
 static uint64_t held_on(struct ull__ledger_file *file, int number, int device)
 {
     uint64_t held = 0;
     for (int c = 0; c < ULL_CLASSES; c++)
-        held += atomic_load(&file->slots[number].devices[device].held[c]) +
+        held += own_of_class(file, number, device, c) +
                 ull__share_inherited(file, number, device, (enum ull__class)c);
     return held;
-}
-
-/* The mutex of the slot is held. */
-static void begin_draining(struct ull__ledger_file *file, int number)
-{
-    struct ull__slot *slot = &file->slots[number];
-    for (int d = 0; d < file->spec.device_count; d++)
-        ull__change_recover(file, number, d);
-    ull__share_owner_died(file, number);
-    if (atomic_load(&slot->state) == SLOT_LIVE) {
-        atomic_store(&slot->death_ns, ull__monotonic_ns());
-        atomic_store(&slot->state, SLOT_DRAINING);
-    }
 }
 
 static void give_back(struct ull__ledger_file *file, int number, int device)
 {
     for (int c = 0; c < ULL_CLASSES; c++) {
-        uint64_t held = atomic_load(&file->slots[number].devices[device].held[c]);
-        uint64_t passed = ull__share_passed(file, number, device, (enum ull__class)c);
-        if (held > passed) {
-            struct ull__change change = {.slot = number,
-                                         .device = device,
-                                         .class = (enum ull__class)c,
-                                         .total_delta = -(int64_t)(held - passed),
-                                         .held_delta = -(int64_t)(held - passed)};
+        uint64_t own = own_of_class(file, number, device, c);
+        struct ull__change change = {.slot = number,
+                                     .device = device,
+                                     .account = atomic_load(&file->slots[number].account),
+                                     .class = (enum ull__class)c,
+                                     .total_delta = -(int64_t)own,
+                                     .held_delta = -(int64_t)own};
+        if (own)
             ull__change_apply(file, &change);
-        }
     }
 }
 
@@ -113,11 +139,48 @@ static void end_slot(struct ull__ledger_file *file, int number)
         }
         atomic_store(&books->peak, 0);
     }
-    ull__share_slot_ends(file, number);
+    if (!ull__share_slot_ends(file, number))
+        return; /* still draining; the next sweep goes on */
     atomic_store(&slot->driver_pid, 0);
     atomic_store(&slot->measured, 0);
     atomic_store(&slot->unsurvived, 0);
     atomic_store(&slot->state, SLOT_FREE);
+}
+
+/*
+ * The slot's mutex is held, so its process is dying or dead. Takes `changing` too, which a thread of
+ * that process may still hold for the moment that it has left to live. One that the kernel does not
+ * know to hold it (a raw-forked process without a robust list) would hold it for ever: time decides.
+ */
+static bool lock_changing(struct ull__slot *slot)
+{
+    bool died;
+    if (ull__robust_trylock(&slot->changing, &died))
+        return true;
+    if (ull__monotonic_ns() - atomic_load(&slot->death_ns) < ULL_DRAIN_GRACE_NS)
+        return false;
+    ull__robust_init(&slot->changing);
+    return ull__robust_trylock(&slot->changing, &died);
+}
+
+/* Both mutexes of the slot are held. */
+static void drain(struct ull__ledger_file *file, int number, ull__listed_fn *listed, void *data)
+{
+    for (int d = 0; d < file->spec.device_count; d++)
+        ull__change_recover(file, number, d);
+    if (!ull__share_owner_died(file, number))
+        return;
+    bool empty = true;
+    for (int d = 0; d < file->spec.device_count; d++) {
+        if (held_on(file, number, d) == 0)
+            continue;
+        if (freed_by_driver(file, number, d, listed, data))
+            give_back(file, number, d);
+        else
+            empty = false;
+    }
+    if (empty)
+        end_slot(file, number);
 }
 
 void ull__sweep_file(struct ull__ledger_file *file, ull__listed_fn *listed, void *data)
@@ -128,20 +191,13 @@ void ull__sweep_file(struct ull__ledger_file *file, ull__listed_fn *listed, void
         bool died;
         if (atomic_load(&slot->state) == SLOT_FREE || !ull__robust_trylock(&slot->owner, &died))
             continue;
-        if (died || atomic_load(&slot->state) == SLOT_LIVE)
-            begin_draining(file, i);
-        if (atomic_load(&slot->state) == SLOT_DRAINING) {
-            bool empty = true;
-            for (int d = 0; d < file->spec.device_count; d++) {
-                if (held_on(file, i, d) == 0)
-                    continue;
-                if (freed_by_driver(file, i, d, listed, data))
-                    give_back(file, i, d);
-                else
-                    empty = false;
-            }
-            if (empty)
-                end_slot(file, i);
+        if (atomic_load(&slot->state) == SLOT_LIVE) {
+            atomic_store(&slot->death_ns, ull__monotonic_ns());
+            atomic_store(&slot->state, SLOT_DRAINING);
+        }
+        if (atomic_load(&slot->state) == SLOT_DRAINING && lock_changing(slot)) {
+            drain(file, i, listed, data);
+            pthread_mutex_unlock(&slot->changing);
         }
         pthread_mutex_unlock(&slot->owner);
     }
@@ -149,5 +205,6 @@ void ull__sweep_file(struct ull__ledger_file *file, ull__listed_fn *listed, void
 
 void ull__ledger_sweep(struct ull__ledger *ledger, ull__listed_fn *listed, void *data)
 {
-    ull__sweep_file(ledger->file, listed, data);
+    if (!ledger->copy)
+        ull__sweep_file(ledger->file, listed, data);
 }

@@ -13,13 +13,15 @@ enum {
 
 static bool line_is_due(struct ull__ledger_file *file, uint64_t number, uint64_t *suppressed)
 {
+    *suppressed = 0;
     uint64_t now = ull__monotonic_ns();
     uint64_t last = atomic_load(&file->last_line_ns);
-    if (last != 0 && now - last < LINE_INTERVAL_NS)
+    if (last != 0 && now < last + LINE_INTERVAL_NS) /* now may be before last: another was faster */
         return false;
     if (!atomic_compare_exchange_strong(&file->last_line_ns, &last, now))
         return false; /* another process prints at this very moment */
-    *suppressed = number - 1 - atomic_exchange(&file->last_line_refusal, number);
+    uint64_t before = atomic_exchange(&file->last_line_refusal, number);
+    *suppressed = before < number ? number - 1 - before : 0; /* a later one may have been faster */
     return true;
 }
 
@@ -55,18 +57,23 @@ bool ull__member_refused(struct ull__member *member, struct ull__refusal *refusa
     struct ull__refusal_entry *entry = &file->refusal_ring[refusal->number % ULL_MAX_REFUSALS];
     atomic_store(&entry->written, 0);
     entry->refusal = *refusal;
+    atomic_store(&entry->slot, (uint32_t)link->slot);
+    atomic_store(&entry->generation, link->generation);
     atomic_store(&entry->written, refusal->number);
     atomic_fetch_add(&file->slots[link->slot].unsurvived, 1);
     return line_is_due(file, refusal->number, suppressed) && !file->spec.quiet;
 }
 
-static void mark_survived(struct ull__ledger_file *file, struct ull__slot *slot, uint32_t count)
+static void mark_survived(const struct ull__link *link, uint32_t count)
 {
+    struct ull__ledger_file *file = link->ledger->file;
     atomic_fetch_add(&file->survived, count);
-    uint32_t pid = atomic_load(&slot->pid);
-    for (int i = 0; i < ULL_MAX_REFUSALS; i++)
-        if (atomic_load(&file->refusal_ring[i].written) && file->refusal_ring[i].refusal.pid == pid)
-            file->refusal_ring[i].refusal.survived = true;
+    for (int i = 0; i < ULL_MAX_REFUSALS; i++) {
+        struct ull__refusal_entry *entry = &file->refusal_ring[i];
+        if (atomic_load(&entry->written) && atomic_load(&entry->slot) == (uint32_t)link->slot &&
+            atomic_load(&entry->generation) == link->generation)
+            entry->refusal.survived = true;
+    }
 }
 
 void ull__member_granted(struct ull__member *member, int device, uint64_t bytes)
@@ -81,7 +88,7 @@ void ull__member_granted(struct ull__member *member, int device, uint64_t bytes)
         if (atomic_load_explicit(&slot->unsurvived, memory_order_relaxed)) {
             uint32_t count = atomic_exchange(&slot->unsurvived, 0);
             if (count)
-                mark_survived(file, slot, count);
+                mark_survived(link, count);
         }
         struct ull__account_device *account =
             &file->accounts[atomic_load_explicit(&slot->account, memory_order_relaxed)].devices[d];
@@ -115,6 +122,8 @@ void ull__member_unknown_variant(struct ull__member *member, const char *name)
     for (uint32_t i = 0; i < count && i < ULL_MAX_VARIANTS; i++)
         if (strncmp(file->variants[i], name, ULL_NAME_TEXT - 1) == 0)
             return;
+    if (count >= ULL_MAX_VARIANTS)
+        return; /* the counter must not go round */
     uint32_t at = atomic_fetch_add(&file->variant_count, 1);
     if (at < ULL_MAX_VARIANTS)
         strncpy(file->variants[at], name, ULL_NAME_TEXT - 1);

@@ -2,14 +2,21 @@
  * share.c: memory that one process named for others.
  *
  * Such memory is charged once, to its owner. On an H200 it lives on while an importer has it open,
- * although the owner freed it or died, so the charge must pass to the importer then. Nothing is
- * added to or taken from the total by that; only the books say who gives the bytes back.
+ * although the owner freed it or died, so the charge must pass to the importer then, and from that
+ * one to the next. Nothing is added to or taken from the total by that; only the books say who gives
+ * the bytes back, and to which account.
  *
- * An entry of the table is one 64-bit word {kind, slot, link} with a few fields behind it. An import
- * that inherits an export is linked to it by the export's index, and the link is settled when the
- * export is gone from its owner's books. A death in between leaves the link pending; whoever recovers
- * the owner finds it and goes on from there. The table is guarded by a robust lock: these calls are
- * rare, and never made while a driver call is under way.
+ * An entry of the table is one 64-bit word {kind, slot, link} with a few fields behind it. Memory
+ * passes in three steps: the heir's import is linked to the entry that it comes from; that entry
+ * becomes SHARE_PASSED (an export) or SHARE_LEFT (an import), which is the moment at which it passes;
+ * the link is marked settled, so that the entry can be used again. Before the second step a link
+ * means nothing, after it the link and a settled one mean the same. So a death in between is harmless
+ * whoever comes next. The bytes of a passed export stay in its owner's books until the owner takes
+ * them out, or its slot ends.
+ *
+ * The table is guarded by a robust lock: these calls are rare, and never made while a driver call is
+ * under way. Nobody waits for it for ever, since its holder may be stopped: what cannot be written
+ * down then stays charged where it is until that process ends.
  *
  * Limits: exports by descriptor say nothing that an importer could be matched by, so they match by
  * size. When the table is full, bytes stay with the owner.
@@ -29,11 +36,9 @@ static uint64_t word_of(struct ull__ledger_file *file, uint32_t entry)
     return atomic_load(&file->shares[entry].word);
 }
 
-static void lock_shares(struct ull__ledger_file *file)
+static uint32_t entries_used(struct ull__ledger_file *file)
 {
-    /* A dead holder leaves only states that recovery can go on from. */
-    if (pthread_mutex_lock(&file->shares_lock) == EOWNERDEAD)
-        pthread_mutex_consistent(&file->shares_lock);
+    return atomic_load(&file->shares_used);
 }
 
 static void unlock_shares(struct ull__ledger_file *file)
@@ -41,9 +46,15 @@ static void unlock_shares(struct ull__ledger_file *file)
     pthread_mutex_unlock(&file->shares_lock);
 }
 
-void ull__share_free(struct ull__ledger_file *file, uint32_t entry)
+/*
+ * A recovery may come here twice for one change, and the entry may be somebody else's by then. The
+ * slot's owner is in this call or dead, so an entry that is the slot's is the one that is meant.
+ */
+void ull__share_free(struct ull__ledger_file *file, int slot, uint32_t entry)
 {
-    atomic_store(&file->shares[entry].word, WORD(SHARE_FREE, 0, 0));
+    uint64_t word = word_of(file, entry);
+    if (WORD_KIND(word) != SHARE_FREE && WORD_SLOT(word) == slot)
+        atomic_compare_exchange_strong(&file->shares[entry].word, &word, WORD(SHARE_FREE, 0, 0));
 }
 
 static ull_status add(struct ull__ledger_file *file, enum ull__share_kind kind, int slot,
@@ -54,13 +65,14 @@ static ull_status add(struct ull__ledger_file *file, enum ull__share_kind kind, 
         uint64_t empty = WORD(SHARE_FREE, 0, 0);
         if (!atomic_compare_exchange_strong(&share->word, &empty, WORD(SHARE_FILLING, slot, 0)))
             continue;
-        uint32_t used = atomic_load(&file->shares_used);
+        uint32_t used = entries_used(file);
         while (used < i + 1 && !atomic_compare_exchange_weak(&file->shares_used, &used, i + 1))
             ;
         share->key = what->key;
         share->bytes = what->bytes;
         share->device = what->device;
         share->class = what->class;
+        share->account = what->account;
         atomic_store(&share->word, WORD(kind, slot, 0));
         return ULL_OK;
     }
@@ -72,70 +84,106 @@ static bool same_memory(const struct ull__share *a, const struct ull__share *b)
     return a->device == b->device && a->key == b->key && (a->key != 0 || a->bytes == b->bytes);
 }
 
-/* The import that is linked to an export, or can be: of another, living process. -1: none. */
-static int find_heir(struct ull__ledger_file *file, uint32_t export, bool linked_only)
+/* --- heirs ------------------------------------------------------------------------------------ */
+
+static bool has_passed(uint64_t word)
 {
-    int candidate = -1;
-    uint32_t used = atomic_load(&file->shares_used);
+    return WORD_KIND(word) == SHARE_PASSED || WORD_KIND(word) == SHARE_LEFT;
+}
+
+static bool inherits(struct ull__ledger_file *file, uint64_t word)
+{
+    uint32_t link = WORD_LINK(word);
+    return WORD_KIND(word) == SHARE_IMPORT &&
+           (link == SHARE_LINK_SETTLED ||
+            (link > 0 && link <= ULL_MAX_SHARES && has_passed(word_of(file, link - 1))));
+}
+
+/*
+ * The import that memory can pass to: one that is linked already, else one of a living process, else
+ * of any (a dead importer has it open until the driver has cleaned up). The owner's own imports do
+ * not count for an export. -1: none.
+ */
+static int find_heir(struct ull__ledger_file *file, uint32_t from)
+{
+    int best = -1;
+    bool best_lives = false;
+    uint64_t source = word_of(file, from);
+    uint32_t used = entries_used(file);
     for (uint32_t i = 0; i < used; i++) {
         uint64_t word = word_of(file, i);
-        if (WORD_KIND(word) != SHARE_IMPORT)
+        if (WORD_KIND(word) != SHARE_IMPORT || i == from)
             continue;
-        if (WORD_LINK(word) == export + 1)
+        if (WORD_LINK(word) == from + 1)
             return (int)i;
-        if (candidate < 0 && WORD_LINK(word) == 0 && WORD_SLOT(word) != WORD_SLOT(word_of(file, export)) &&
-            atomic_load(&file->slots[WORD_SLOT(word)].state) == SLOT_LIVE &&
-            same_memory(&file->shares[i], &file->shares[export]))
-            candidate = (int)i;
+        if (WORD_LINK(word) != 0 || best_lives ||
+            (WORD_KIND(source) == SHARE_EXPORT && WORD_SLOT(word) == WORD_SLOT(source)) ||
+            !same_memory(&file->shares[i], &file->shares[from]))
+            continue;
+        best_lives = atomic_load(&file->slots[WORD_SLOT(word)].state) == SLOT_LIVE;
+        if (best < 0 || best_lives)
+            best = (int)i;
     }
-    return linked_only ? -1 : candidate;
+    return best;
 }
 
-static void link_heir(struct ull__ledger_file *file, int heir, uint32_t export)
+/* By compare-and-swap: the heir's recovery may end the entry without the table's lock. */
+static void settle(struct ull__ledger_file *file, uint32_t heir, uint32_t from)
 {
-    uint64_t word = word_of(file, (uint32_t)heir);
-    file->shares[heir].bytes = file->shares[export].bytes;
-    file->shares[heir].class = file->shares[export].class;
-    atomic_store(&file->shares[heir].word, WORD(SHARE_IMPORT, WORD_SLOT(word), export + 1));
+    uint64_t word = word_of(file, heir);
+    if (WORD_KIND(word) == SHARE_IMPORT && WORD_LINK(word) == from + 1)
+        atomic_compare_exchange_strong(&file->shares[heir].word, &word,
+                                       WORD(SHARE_IMPORT, WORD_SLOT(word), SHARE_LINK_SETTLED));
 }
 
-static void settle_link(struct ull__ledger_file *file, int heir)
+static void settle_all(struct ull__ledger_file *file, uint32_t from)
 {
-    uint64_t word = word_of(file, (uint32_t)heir);
-    atomic_store(&file->shares[heir].word,
-                 WORD(SHARE_IMPORT, WORD_SLOT(word), SHARE_LINK_SETTLED));
+    uint32_t used = entries_used(file);
+    for (uint32_t i = 0; i < used; i++)
+        settle(file, i, from);
+}
+
+static void pass_on(struct ull__ledger_file *file, uint32_t from, uint32_t heir)
+{
+    struct ull__share *source = &file->shares[from], *target = &file->shares[heir];
+    uint64_t word = word_of(file, from);
+    int slot = WORD_SLOT(word);
+    target->bytes = source->bytes;
+    target->class = source->class;
+    target->account = source->account;
+    atomic_store(&target->word, WORD(SHARE_IMPORT, WORD_SLOT(word_of(file, heir)), from + 1));
+    atomic_store(&source->word,
+                 WORD(WORD_KIND(word) == SHARE_EXPORT ? SHARE_PASSED : SHARE_LEFT, slot, 0));
+    settle(file, heir, from);
+}
+
+/* An import that inherited ends while others have the memory open: true if one of them has it now. */
+static bool leave_to_another(struct ull__ledger_file *file, uint32_t entry)
+{
+    uint64_t word = word_of(file, entry);
+    if (WORD_LINK(word) != SHARE_LINK_SETTLED)
+        settle(file, entry, WORD_LINK(word) - 1);
+    int heir = find_heir(file, entry);
+    if (heir < 0)
+        return false;
+    pass_on(file, entry, (uint32_t)heir);
+    ull__share_free(file, WORD_SLOT(word), entry);
+    return true;
 }
 
 /* --- deaths ----------------------------------------------------------------------------------- */
-
-void ull__share_owner_died(struct ull__ledger_file *file, int slot)
-{
-    lock_shares(file);
-    uint32_t used = atomic_load(&file->shares_used);
-    for (uint32_t i = 0; i < used; i++) {
-        uint64_t word = word_of(file, i);
-        if (WORD_KIND(word) != SHARE_EXPORT || WORD_SLOT(word) != slot)
-            continue;
-        int heir = find_heir(file, i, false);
-        if (heir < 0)
-            continue;
-        link_heir(file, heir, i);
-        atomic_store(&file->shares[i].word, WORD(SHARE_PASSED, slot, 0));
-        settle_link(file, heir);
-    }
-    unlock_shares(file);
-}
 
 static uint64_t sum(struct ull__ledger_file *file, enum ull__share_kind kind, int slot, int device,
                     enum ull__class class)
 {
     uint64_t bytes = 0;
-    uint32_t used = atomic_load(&file->shares_used);
+    uint32_t used = entries_used(file);
     for (uint32_t i = 0; i < used; i++) {
         uint64_t word = word_of(file, i);
         const struct ull__share *share = &file->shares[i];
-        if (WORD_KIND(word) == kind && WORD_SLOT(word) == slot && share->device == (uint32_t)device &&
-            share->class == (uint32_t)class && (kind == SHARE_PASSED || WORD_LINK(word) != 0))
+        if (WORD_KIND(word) == kind && WORD_SLOT(word) == slot &&
+            (kind == SHARE_PASSED || inherits(file, word)) && share->device == (uint32_t)device &&
+            share->class == (uint32_t)class)
             bytes += share->bytes;
     }
     return bytes;
@@ -152,96 +200,180 @@ uint64_t ull__share_inherited(struct ull__ledger_file *file, int slot, int devic
     return sum(file, SHARE_IMPORT, slot, device, class);
 }
 
-/* Gives back inherited bytes and ends the entry, in one change. */
-static void give_back_inherited(struct ull__ledger_file *file, int slot, uint32_t entry)
+/* Can the owner's books spare these bytes? Never pass what is not, or no longer, in the total. */
+static bool is_held(struct ull__ledger_file *file, int slot, const struct ull__share *share)
 {
-    const struct ull__share *share = &file->shares[entry];
-    struct ull__change change = {.slot = slot,
-                                 .device = (int)share->device,
-                                 .class = (enum ull__class)share->class,
-                                 .total_delta = -(int64_t)share->bytes,
-                                 .share = entry + 1};
-    ull__change_apply(file, &change);
+    uint64_t held = atomic_load(&file->slots[slot].devices[share->device].held[share->class]);
+    uint64_t passed =
+        ull__share_passed(file, slot, (int)share->device, (enum ull__class)share->class);
+    return held >= passed && held - passed >= share->bytes;
 }
 
-void ull__share_slot_ends(struct ull__ledger_file *file, int slot)
+bool ull__share_owner_died(struct ull__ledger_file *file, int slot)
 {
-    lock_shares(file);
-    uint32_t used = atomic_load(&file->shares_used);
+    if (!ull__robust_lock_soon(&file->shares_lock))
+        return false;
+    uint32_t used = entries_used(file);
+    for (uint32_t i = 0; i < used; i++) {
+        uint64_t word = word_of(file, i);
+        if (WORD_SLOT(word) != slot)
+            continue;
+        if (WORD_KIND(word) == SHARE_EXPORT && is_held(file, slot, &file->shares[i])) {
+            int heir = find_heir(file, i);
+            if (heir >= 0)
+                pass_on(file, i, (uint32_t)heir);
+        } else if (inherits(file, word)) {
+            leave_to_another(file, i);
+        } else if (has_passed(word)) {
+            settle_all(file, i);
+            if (WORD_KIND(word) == SHARE_LEFT)
+                ull__share_free(file, slot, i);
+        }
+    }
+    unlock_shares(file);
+    return true;
+}
+
+/* Gives back inherited bytes and ends the entry, in one change. */
+static struct ull__change end_of_inherited(struct ull__ledger_file *file, int slot, uint32_t entry)
+{
+    const struct ull__share *share = &file->shares[entry];
+    return (struct ull__change){.slot = slot,
+                                .device = (int)share->device,
+                                .account = share->account,
+                                .class = (enum ull__class)share->class,
+                                .total_delta = -(int64_t)share->bytes,
+                                .share = entry + 1};
+}
+
+bool ull__share_slot_ends(struct ull__ledger_file *file, int slot)
+{
+    if (!ull__robust_lock_soon(&file->shares_lock))
+        return false;
+    uint32_t used = entries_used(file);
     for (uint32_t i = 0; i < used; i++) {
         uint64_t word = word_of(file, i);
         if (WORD_KIND(word) == SHARE_FREE || WORD_SLOT(word) != slot)
             continue;
-        if (WORD_KIND(word) == SHARE_PASSED) {
-            int heir = find_heir(file, i, true);
-            if (heir >= 0)
-                settle_link(file, heir);
+        if (has_passed(word))
+            settle_all(file, i);
+        if (!inherits(file, word)) {
+            ull__share_free(file, slot, i);
+        } else if (!leave_to_another(file, i)) {
+            struct ull__change change = end_of_inherited(file, slot, i);
+            ull__change_apply(file, &change);
         }
-        if (WORD_KIND(word) == SHARE_IMPORT && WORD_LINK(word) != 0)
-            give_back_inherited(file, slot, i);
-        else
-            ull__share_free(file, i);
     }
     unlock_shares(file);
+    return true;
 }
 
 /* --- the living --------------------------------------------------------------------------------- */
 
+/*
+ * A thread of a dying process may come here after its slot was given up: then it may write nothing.
+ * Devices that this ledger does not have are of no concern to it.
+ */
+static bool lock_own(const struct ull__link *link, int device)
+{
+    struct ull__ledger_file *file = link->ledger->file;
+    if (link->device_of[device] < 0 || !ull__robust_lock_soon(&file->shares_lock))
+        return false;
+    if (ull__link_owns(link))
+        return true;
+    unlock_shares(file);
+    return false;
+}
+
+/* Of several, rather one that has not inherited: that one ends without a change. */
 static int find_own(struct ull__ledger_file *file, enum ull__share_kind kind, int slot,
                     const struct ull__share *what)
 {
-    uint32_t used = atomic_load(&file->shares_used);
+    int found = -1;
+    uint32_t used = entries_used(file);
     for (uint32_t i = 0; i < used; i++) {
         uint64_t word = word_of(file, i);
-        if (WORD_KIND(word) == kind && WORD_SLOT(word) == slot && same_memory(&file->shares[i], what))
+        if (WORD_KIND(word) != kind || WORD_SLOT(word) != slot ||
+            !same_memory(&file->shares[i], what))
+            continue;
+        if (!inherits(file, word))
             return (int)i;
+        found = (int)i;
     }
-    return -1;
+    return found;
+}
+
+static ull_status add_everywhere(struct ull__member *member, enum ull__share_kind kind,
+                                 struct ull__share what, int device)
+{
+    ull_status status = ULL_OK;
+    for (int k = 0; k < member->link_count; k++) {
+        struct ull__link *link = &member->links[k];
+        struct ull__ledger_file *file = link->ledger->file;
+        if (link->device_of[device] < 0)
+            continue;
+        what.device = (uint32_t)link->device_of[device];
+        what.account = atomic_load(&file->slots[link->slot].account);
+        if (!lock_own(link, device)) {
+            status = ULL_E_FULL;
+            continue;
+        }
+        bool named = kind == SHARE_EXPORT && what.key != 0 &&
+                     find_own(file, kind, link->slot, &what) >= 0;
+        if (!named && add(file, kind, link->slot, &what) != ULL_OK)
+            status = ULL_E_FULL;
+        unlock_shares(file);
+    }
+    return status;
 }
 
 ull_status ull__member_export(struct ull__member *member, int device, enum ull__class class,
                               uint64_t key, uint64_t bytes)
 {
-    ull_status status = ULL_OK;
-    for (int k = 0; k < member->link_count; k++) {
-        struct ull__link *link = &member->links[k];
-        struct ull__share what = {.key = key,
-                                  .bytes = bytes,
-                                  .device = (uint32_t)link->device_of[device],
-                                  .class = (uint32_t)class};
-        lock_shares(link->ledger->file);
-        if (key == 0 || find_own(link->ledger->file, SHARE_EXPORT, link->slot, &what) < 0)
-            status = add(link->ledger->file, SHARE_EXPORT, link->slot, &what);
-        unlock_shares(link->ledger->file);
-    }
-    return status;
+    struct ull__share what = {.key = key, .bytes = bytes, .class = (uint32_t)class};
+    return add_everywhere(member, SHARE_EXPORT, what, device);
 }
 
-/* One ledger's part: the charge passes to an heir inside that job, or ends. */
-static void release_exported_link(struct ull__member *member, int k, int device,
-                                  enum ull__class class, uint64_t key, uint64_t bytes)
+ull_status ull__member_import(struct ull__member *member, int device, uint64_t key, uint64_t bytes)
 {
-    struct ull__link *link = &member->links[k];
+    struct ull__share what = {.key = key, .bytes = bytes};
+    return add_everywhere(member, SHARE_IMPORT, what, device);
+}
+
+/*
+ * One ledger's part: the charge passes to an heir inside that job, or ends. Where the table cannot be
+ * had the bytes stay charged until this process ends, since nobody knows whether they live on.
+ */
+static void release_exported_link(struct ull__link *link, int device, enum ull__class class,
+                                  uint64_t key, uint64_t bytes)
+{
     struct ull__ledger_file *file = link->ledger->file;
-    struct ull__share what = {.key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
+    struct ull__share what = {
+        .key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
     struct ull__change change = {.slot = link->slot,
                                  .device = (int)what.device,
+                                 .account = atomic_load(&file->slots[link->slot].account),
                                  .class = class,
                                  .held_delta = -(int64_t)bytes,
                                  .total_delta = -(int64_t)bytes};
-    lock_shares(file);
+    if (!lock_own(link, device))
+        return;
     int exported = find_own(file, SHARE_EXPORT, link->slot, &what);
-    int heir = exported < 0 ? -1 : find_heir(file, (uint32_t)exported, false);
-    if (heir >= 0) {
-        file->shares[exported].bytes = bytes;
-        link_heir(file, heir, (uint32_t)exported);
-        change.total_delta = 0;
+    if (ull__link_lock(link)) {
+        if (exported >= 0) {
+            struct ull__share *share = &file->shares[exported];
+            share->bytes = bytes;
+            share->class = (uint32_t)class;
+            int heir = is_held(file, link->slot, share) ? find_heir(file, (uint32_t)exported) : -1;
+            if (heir >= 0) {
+                pass_on(file, (uint32_t)exported, (uint32_t)heir);
+                change.total_delta = 0;
+            }
+            change.share = (uint32_t)exported + 1;
+        }
+        ull__link_change(link, &change);
+        ull__link_unlock(link);
     }
-    if (exported >= 0)
-        change.share = (uint32_t)exported + 1;
-    ull__member_change(member, k, &change);
-    if (heir >= 0)
-        settle_link(file, heir);
     unlock_shares(file);
 }
 
@@ -249,21 +381,7 @@ void ull__member_release_exported(struct ull__member *member, int device, enum u
                                   uint64_t key, uint64_t bytes)
 {
     for (int k = 0; k < member->link_count; k++)
-        release_exported_link(member, k, device, class, key, bytes);
-}
-
-ull_status ull__member_import(struct ull__member *member, int device, uint64_t key, uint64_t bytes)
-{
-    ull_status status = ULL_OK;
-    for (int k = 0; k < member->link_count; k++) {
-        struct ull__link *link = &member->links[k];
-        struct ull__share what = {
-            .key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
-        lock_shares(link->ledger->file);
-        status = add(link->ledger->file, SHARE_IMPORT, link->slot, &what);
-        unlock_shares(link->ledger->file);
-    }
-    return status;
+        release_exported_link(&member->links[k], device, class, key, bytes);
 }
 
 void ull__member_import_closed(struct ull__member *member, int device, uint64_t key, uint64_t bytes)
@@ -273,20 +391,14 @@ void ull__member_import_closed(struct ull__member *member, int device, uint64_t 
         struct ull__ledger_file *file = link->ledger->file;
         struct ull__share what = {
             .key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
-        lock_shares(file);
+        if (!lock_own(link, device))
+            continue;
         int entry = find_own(file, SHARE_IMPORT, link->slot, &what);
-        if (entry >= 0) {
-            uint32_t state = WORD_LINK(word_of(file, (uint32_t)entry));
-            if (state == 0) {
-                ull__share_free(file, (uint32_t)entry);
-            } else {
-                struct ull__change change = {.slot = link->slot,
-                                             .device = (int)what.device,
-                                             .class = (enum ull__class)file->shares[entry].class,
-                                             .total_delta = -(int64_t)file->shares[entry].bytes,
-                                             .share = (uint32_t)entry + 1};
-                ull__member_change(member, k, &change);
-            }
+        if (entry >= 0 && !inherits(file, word_of(file, (uint32_t)entry))) {
+            ull__share_free(file, link->slot, (uint32_t)entry);
+        } else if (entry >= 0 && !leave_to_another(file, (uint32_t)entry)) {
+            struct ull__change change = end_of_inherited(file, link->slot, (uint32_t)entry);
+            ull__member_change(link, &change);
         }
         unlock_shares(file);
     }

@@ -14,7 +14,10 @@ static void read_books(struct ull__ledger_file *file, int slot, int device, stru
     memset(usage, 0, sizeof *usage);
     usage->peak_bytes = atomic_load(&books->peak);
     for (int c = 0; c < ULL_CLASSES; c++) {
-        usage->by_class[c] = atomic_load(&books->held[c]) +
+        /* What has passed to an heir is shown there, though still in these books. */
+        uint64_t held = atomic_load(&books->held[c]);
+        uint64_t passed = ull__share_passed(file, slot, device, (enum ull__class)c);
+        usage->by_class[c] = (held > passed ? held - passed : 0) +
                              ull__share_inherited(file, slot, device, (enum ull__class)c);
         usage->peak_by_class[c] = atomic_load(&books->peak_by_class[c]);
         usage->held_bytes += usage->by_class[c];
@@ -80,6 +83,25 @@ bool ull__ledger_account(struct ull__ledger *ledger, int number, struct ull__acc
     return true;
 }
 
+/* Two may have written the same name at once, and one may have died before it wrote anything. */
+static int copy_variants(const struct ull__ledger_file *file, int count,
+                         char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT])
+{
+    int copied = 0;
+    for (int i = 0; i < count; i++) {
+        char *name = variants[copied];
+        memcpy(name, file->variants[i], ULL_NAME_TEXT);
+        name[ULL_NAME_TEXT - 1] = '\0';
+        bool known = name[0] == '\0';
+        for (int j = 0; j < copied && !known; j++)
+            known = strcmp(variants[j], name) == 0;
+        copied += !known;
+    }
+    if (copied < ULL_MAX_VARIANTS)
+        variants[copied][0] = '\0';
+    return copied;
+}
+
 void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
 {
     struct ull__ledger_file *file = ledger->file;
@@ -104,10 +126,7 @@ void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
         view->process_count += atomic_load(&file->slots[i].state) != SLOT_FREE;
     uint32_t variants = atomic_load(&file->variant_count);
     view->variant_count = variants < ULL_MAX_VARIANTS ? (int)variants : ULL_MAX_VARIANTS;
-    for (int i = 0; i < view->variant_count; i++) {
-        memcpy(view->variants[i], file->variants[i], ULL_NAME_TEXT);
-        view->variants[i][ULL_NAME_TEXT - 1] = '\0';
-    }
+    view->variant_count = copy_variants(file, view->variant_count, view->variants);
 }
 
 void ull__ledger_sample(struct ull__ledger *ledger)
@@ -130,4 +149,57 @@ void ull__ledger_sample(struct ull__ledger *ledger)
                              (uint64_t)((double)(total / 1024) * ((double)elapsed / 1e6)));
         }
     }
+}
+
+/* --- another user's ledger ---------------------------------------------------------------------- */
+
+#define TERMINATE(text) ((text)[sizeof(text) - 1] = '\0')
+
+static void sanitize_spec(struct ull__job_spec *spec)
+{
+    TERMINATE(spec->name);
+    TERMINATE(spec->command);
+    TERMINATE(spec->report);
+    TERMINATE(spec->set_by);
+    TERMINATE(spec->parent);
+    if (spec->device_count < 0 || spec->device_count > ULL_MAX_DEVICES)
+        spec->device_count = 0;
+    for (int d = 0; d < ULL_MAX_DEVICES; d++) {
+        TERMINATE(spec->devices[d].uuid);
+        TERMINATE(spec->devices[d].name);
+    }
+}
+
+static void sanitize_refusal(struct ull__refusal *refusal)
+{
+    if (refusal->device < 0 || refusal->device >= ULL_MAX_DEVICES)
+        refusal->device = 0;
+    if ((unsigned)refusal->class >= ULL_CLASSES)
+        refusal->class = 0;
+    if (refusal->holder_count < 0 || refusal->holder_count > ULL_MAX_HOLDERS)
+        refusal->holder_count = 0;
+    for (int h = 0; h < ULL_MAX_HOLDERS; h++)
+        if ((unsigned)refusal->holders[h].class >= ULL_CLASSES)
+            refusal->holders[h].class = 0;
+    /* Any byte is a bool in a file, but not in C. */
+    unsigned char byte;
+    memcpy(&byte, &refusal->survived, 1);
+    refusal->survived = byte != 0;
+    memcpy(&byte, &refusal->by_max_request, 1);
+    refusal->by_max_request = byte != 0;
+}
+
+void ull__sanitize(struct ull__ledger_file *file)
+{
+    TERMINATE(file->id);
+    sanitize_spec(&file->spec);
+    if (atomic_load(&file->slots_used) > ULL_MAX_SLOTS)
+        atomic_store(&file->slots_used, ULL_MAX_SLOTS);
+    if (atomic_load(&file->shares_used) > ULL_MAX_SHARES)
+        atomic_store(&file->shares_used, ULL_MAX_SHARES);
+    for (int i = 0; i < ULL_MAX_SLOTS; i++)
+        if (atomic_load(&file->slots[i].account) >= ULL_MAX_ACCOUNTS)
+            atomic_store(&file->slots[i].account, 0);
+    for (int i = 0; i < ULL_MAX_REFUSALS; i++)
+        sanitize_refusal(&file->refusal_ring[i].refusal);
 }

@@ -1,0 +1,163 @@
+/*
+ * blocks.c: what is live in this process, by address: to know at a free what the allocation was, at
+ * the end of a context what ends with it, and at a refusal what the largest holders are.
+ *
+ * Blocks are kept in an array with a free list and found through a hash table. In a forked child the
+ * parent's tables are forgotten, not freed: another thread may have been in the middle of them.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "interpose.h"
+#include "table.h"
+
+static struct {
+    pthread_mutex_t lock;
+    struct ull__table by_address; /* -> index into blocks */
+    struct ull__block *blocks;
+    uint32_t *free_list;
+    uint32_t capacity, free_count;
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool grow(void)
+{
+    uint32_t capacity = books.capacity ? books.capacity * 2 : 256;
+    struct ull__block *blocks = realloc(books.blocks, capacity * sizeof *blocks);
+    if (blocks)
+        books.blocks = blocks;
+    uint32_t *free_list = realloc(books.free_list, capacity * sizeof *free_list);
+    if (free_list)
+        books.free_list = free_list;
+    if (!blocks || !free_list)
+        return false;
+    memset(blocks + books.capacity, 0, (capacity - books.capacity) * sizeof *blocks);
+    for (uint32_t i = capacity; i-- > books.capacity;)
+        free_list[books.free_count++] = i;
+    books.capacity = capacity;
+    return true;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+bool ull__block_add(const struct ull__block *block)
+{
+    pthread_mutex_lock(&books.lock);
+    bool added = books.free_count > 0 || grow();
+    if (added) {
+        uint32_t index = books.free_list[books.free_count - 1];
+        struct ull__table_entry *old = ull__table_find(&books.by_address, block->address);
+        if (old) /* freed behind our back, and its address given out again */
+            index = (uint32_t)old->value;
+        else
+            added = ull__table_add(&books.by_address, block->address, index);
+        if (added) {
+            books.free_count -= old == NULL;
+            books.blocks[index] = *block;
+            books.blocks[index].born_ns = now_ns();
+        }
+    }
+    pthread_mutex_unlock(&books.lock);
+    return added;
+}
+
+static void remove_entry(struct ull__table_entry *entry, struct ull__block *block)
+{
+    uint32_t index = (uint32_t)entry->value;
+    *block = books.blocks[index];
+    books.blocks[index].address = 0;
+    books.free_list[books.free_count++] = index;
+    ull__table_remove(&books.by_address, entry);
+}
+
+bool ull__block_take(uint64_t address, struct ull__block *block)
+{
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *entry = address ? ull__table_find(&books.by_address, address) : NULL;
+    if (entry)
+        remove_entry(entry, block);
+    pthread_mutex_unlock(&books.lock);
+    return entry != NULL;
+}
+
+bool ull__block_find(uint64_t address, struct ull__block *block)
+{
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *entry = address ? ull__table_find(&books.by_address, address) : NULL;
+    if (entry)
+        *block = books.blocks[entry->value];
+    pthread_mutex_unlock(&books.lock);
+    return entry != NULL;
+}
+
+bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block)
+{
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *entry = address ? ull__table_find(&books.by_address, address) : NULL;
+    if (entry) {
+        books.blocks[entry->value].key = key;
+        *block = books.blocks[entry->value];
+    }
+    pthread_mutex_unlock(&books.lock);
+    return entry != NULL;
+}
+
+bool ull__block_take_of_context(CUcontext context, struct ull__block *block)
+{
+    bool found = false;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; context && i < books.capacity && !found; i++) {
+        if (books.blocks[i].address == 0 || books.blocks[i].context != context)
+            continue;
+        remove_entry(ull__table_find(&books.by_address, books.blocks[i].address), block);
+        found = true;
+    }
+    pthread_mutex_unlock(&books.lock);
+    return found;
+}
+
+int ull__block_largest(int ordinal, struct ull__holder *holders, int max)
+{
+    int count = 0;
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity; i++) {
+        const struct ull__block *block = &books.blocks[i];
+        if (block->address == 0 || block->ordinal != ordinal || block->kind == BLOCK_IMPORT)
+            continue;
+        int at = count < max ? count++ : max;
+        while (at > 0 && holders[at - 1].bytes < block->bytes) {
+            if (at < max)
+                holders[at] = holders[at - 1];
+            at--;
+        }
+        if (at < max)
+            holders[at] = (struct ull__holder){.bytes = block->bytes,
+                                               .age_ns = now > block->born_ns ? now - block->born_ns : 0,
+                                               .class = (enum ull__class)block->class};
+    }
+    pthread_mutex_unlock(&books.lock);
+    return count;
+}
+
+uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind)
+{
+    uint64_t sum = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity; i++)
+        if (books.blocks[i].address && books.blocks[i].ordinal == ordinal &&
+            books.blocks[i].kind == kind)
+            sum += books.blocks[i].charged;
+    pthread_mutex_unlock(&books.lock);
+    return sum;
+}
+
+void ull__blocks_forget(void)
+{
+    memset(&books, 0, sizeof books);
+    pthread_mutex_init(&books.lock, NULL);
+}

@@ -1,0 +1,294 @@
+/*
+ * hooks_context.c: contexts, and what grows with them.
+ *
+ * A context takes hundreds of MiB, and no argument tells how much. It is charged before it is made with
+ * the size that the device's last one had, and settled to NVML's figure for this process afterwards if
+ * nothing else of this process ran meanwhile. Every context costs the same again; the primary one is
+ * made at its first retain and ends with its last release.
+ *
+ * The memory for stacks is the stack limit times all threads that can be resident: raising it from 1
+ * to 16 KiB took 4 GiB on an H200 at once. So a raise is reserved like an allocation.
+ */
+#include "interpose.h"
+
+static struct {
+    pthread_mutex_t lock;
+    CUcontext primary[MAX_ORDINALS];
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct making {
+    struct ull__charge charge;
+    CUdevice ordinal;
+    uint64_t before, turns;
+    bool measurable;
+};
+
+
+static bool begin(struct making *making, CUdevice ordinal, const char *call)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    const struct ull__gpu *gpu = ull__gpu_of(ordinal);
+    *making = (struct making){.ordinal = ordinal,
+                              .charge = {.gpu = gpu, .class = ULL_CLASS_CONTEXT, .call = call}};
+    if (!gpu)
+        return true; /* no such device: the driver will say so */
+    if (gpu->device >= 0)
+        making->charge.bytes =
+            ull__ledger_context_bytes(ull__member_ledger(member), gpu->device);
+    ull__measure_before(gpu);
+    making->measurable = ull__measure(gpu, &making->before);
+    if (!ull__reserve(&making->charge, making->charge.bytes))
+        return false;
+    making->turns = atomic_load(&ull__state.turns);
+    return true;
+}
+
+/* What the new context took: measured if nothing else changed, else what the last one took. */
+static uint64_t size_of_new(struct making *making)
+{
+    const struct ull__gpu *gpu = making->charge.gpu;
+    uint64_t after = 0;
+    ull__measure_find_pid(gpu);
+    if (!making->measurable || !ull__measure(gpu, &after) || after <= making->before ||
+        making->turns != atomic_load(&ull__state.turns) || atomic_load(&ull__state.busy) != 1)
+        return making->charge.bytes;
+    ull__member_context_measured(atomic_load(&ull__state.member), gpu->device, after - making->before);
+    return after - making->before;
+}
+
+static CUresult end(struct making *making, CUresult result, CUcontext context)
+{
+    const struct ull__gpu *gpu = making->charge.gpu;
+    struct ull__block known;
+    if (!gpu)
+        return result;
+    if (result != CUDA_SUCCESS || ull__block_find((uint64_t)(uintptr_t)context, &known)) {
+        ull__cancel(&making->charge); /* none was made: an error, or another thread was first */
+        return result;
+    }
+    struct ull__block block = {.address = (uint64_t)(uintptr_t)context,
+                               .bytes = making->charge.bytes,
+                               .ordinal = making->ordinal,
+                               .class = ULL_CLASS_CONTEXT,
+                               .kind = BLOCK_CONTEXT};
+    block.charged = size_of_new(making);
+    ull__block_add(&block);
+    ull__settle(&making->charge, block.charged);
+    return result;
+}
+
+/* Everything that lived in the context is gone with it. */
+static void ended(CUcontext context)
+{
+    struct ull__block block;
+    while (ull__block_take_of_context(context, &block))
+        ull__block_ended(&block);
+    if (ull__block_take((uint64_t)(uintptr_t)context, &block))
+        ull__block_ended(&block);
+    ull__reserves_refresh(NULL, false);
+    atomic_store(&ull__state.code_changed, true);
+}
+
+/* --- contexts of the program's own ----------------------------------------------------------------------------- */
+
+CUresult ull__do_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+    struct making making;
+    if (!begin(&making, dev, "cuCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuCtxCreate(ctx, flags, dev);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev)
+{
+    struct making making;
+    if (!begin(&making, dev, "cuCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuCtxCreate_v2(ctx, flags, dev);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params_array, int num_params,
+                                unsigned int flags, CUdevice dev)
+{
+    struct making making;
+    if (!begin(&making, dev, "cuCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuCtxCreate_v3(ctx, params_array, num_params, flags, dev);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *ctx_create_params,
+                                unsigned int flags, CUdevice dev)
+{
+    struct making making;
+    if (!begin(&making, dev, "cuCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuCtxCreate_v4(ctx, ctx_create_params, flags, dev);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuGLCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice device)
+{
+    struct making making;
+    if (!begin(&making, device, "cuGLCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuGLCtxCreate(ctx, flags, device);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuGLCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice device)
+{
+    struct making making;
+    if (!begin(&making, device, "cuGLCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuGLCtxCreate_v2(ctx, flags, device);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuVDPAUCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice device,
+                                  VdpDevice vdp_device, VdpGetProcAddress *vdp_get_proc_address)
+{
+    struct making making;
+    if (!begin(&making, device, "cuVDPAUCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result =
+        ull__driver->cuVDPAUCtxCreate(ctx, flags, device, vdp_device, vdp_get_proc_address);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice device,
+                                     VdpDevice vdp_device, VdpGetProcAddress *vdp_get_proc_address)
+{
+    struct making making;
+    if (!begin(&making, device, "cuVDPAUCtxCreate"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result =
+        ull__driver->cuVDPAUCtxCreate_v2(ctx, flags, device, vdp_device, vdp_get_proc_address);
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+CUresult ull__do_cuCtxDestroy(CUcontext ctx)
+{
+    CUresult result = ull__driver->cuCtxDestroy(ctx);
+    if (result == CUDA_SUCCESS)
+        ended(ctx);
+    return result;
+}
+
+CUresult ull__do_cuCtxDestroy_v2(CUcontext ctx)
+{
+    CUresult result = ull__driver->cuCtxDestroy_v2(ctx);
+    if (result == CUDA_SUCCESS)
+        ended(ctx);
+    return result;
+}
+
+/* The old pair cuCtxAttach and cuCtxDetach counts uses: is the context still there? */
+CUresult ull__do_cuCtxDetach(CUcontext ctx)
+{
+    CUcontext popped;
+    CUresult result = ull__driver->cuCtxDetach(ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (ull__driver->cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS)
+        ull__driver->cuCtxPopCurrent_v2(&popped);
+    else
+        ended(ctx);
+    return result;
+}
+
+/* --- the primary context ------------------------------------------------------------------------------------------ */
+
+static bool primary_active(CUdevice ordinal)
+{
+    unsigned int flags = 0;
+    int active = 0;
+    return ull__driver->cuDevicePrimaryCtxGetState &&
+           ull__driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+    struct making making;
+    if (primary_active(dev))
+        return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
+    if (!begin(&making, dev, "cuDevicePrimaryCtxRetain"))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
+    if (result == CUDA_SUCCESS && ull__gpu_of(dev)) {
+        pthread_mutex_lock(&books.lock);
+        books.primary[dev] = *ctx;
+        pthread_mutex_unlock(&books.lock);
+    }
+    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+}
+
+static CUresult primary_released(CUresult result, CUdevice ordinal)
+{
+    CUcontext context = NULL;
+    if (result != CUDA_SUCCESS || !ull__gpu_of(ordinal) || primary_active(ordinal))
+        return result;
+    pthread_mutex_lock(&books.lock);
+    context = books.primary[ordinal];
+    books.primary[ordinal] = NULL;
+    pthread_mutex_unlock(&books.lock);
+    if (context)
+        ended(context);
+    return result;
+}
+
+CUresult ull__do_cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return primary_released(ull__driver->cuDevicePrimaryCtxRelease(dev), dev);
+}
+
+CUresult ull__do_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    return primary_released(ull__driver->cuDevicePrimaryCtxRelease_v2(dev), dev);
+}
+
+CUresult ull__do_cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    return primary_released(ull__driver->cuDevicePrimaryCtxReset(dev), dev);
+}
+
+CUresult ull__do_cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    return primary_released(ull__driver->cuDevicePrimaryCtxReset_v2(dev), dev);
+}
+
+/* --- limits ----------------------------------------------------------------------------------------------------------- */
+
+CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    const struct ull__gpu *gpu = ull__current_gpu();
+    size_t old = 0;
+    if (limit != CU_LIMIT_STACK_SIZE || !gpu || gpu->device < 0 || gpu->stack_threads == 0 ||
+        ull__driver->cuCtxGetLimit(&old, limit) != CUDA_SUCCESS || value <= old ||
+        value - old > INT64_MAX / gpu->stack_threads) {
+        atomic_store(&ull__state.code_changed, true);
+        return ull__driver->cuCtxSetLimit(limit, value);
+    }
+    struct ull__charge charge = {.gpu = gpu,
+                                 .class = ULL_CLASS_MODULE,
+                                 .bytes = (value - old) * gpu->stack_threads,
+                                 .call = "cuCtxSetLimit"};
+    if (!ull__reserve(&charge, charge.bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuCtxSetLimit(limit, value);
+    if (result == CUDA_SUCCESS)
+        ull__settle(&charge, charge.bytes); /* corrected by NVML's figure with the rest of the class */
+    else
+        ull__cancel(&charge);
+    atomic_store(&ull__state.code_changed, true);
+    return result;
+}
+
+void ull__contexts_forget(void)
+{
+    for (int i = 0; i < MAX_ORDINALS; i++)
+        books.primary[i] = NULL;
+    pthread_mutex_init(&books.lock, NULL);
+}

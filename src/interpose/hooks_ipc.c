@@ -1,0 +1,79 @@
+/*
+ * hooks_ipc.c: memory named by cuIpcGetMemHandle, and opened by that name elsewhere.
+ *
+ * It is charged once, to the process that allocated it. If that one frees it or dies while another
+ * process of the job has it open, the memory lives on and the charge passes (src/ledger/share.c).
+ */
+#include "hash.h"
+#include "interpose.h"
+
+CUresult ull__do_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    CUresult result = ull__driver->cuIpcGetMemHandle(handle, dptr);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct ull__block block;
+    CUdeviceptr base = dptr;
+    size_t size = 0;
+    if (ull__driver->cuMemGetAddressRange_v2)
+        ull__driver->cuMemGetAddressRange_v2(&base, &size, dptr);
+    uint64_t key = ull__hash(handle, sizeof *handle);
+    if (ull__block_set_key(base, key, &block)) {
+        const struct ull__gpu *gpu = ull__gpu_of(block.ordinal);
+        if (gpu && gpu->device >= 0)
+            ull__member_export(atomic_load(&ull__state.member), gpu->device,
+                               (enum ull__class)block.class, key, block.charged);
+    }
+    return result;
+}
+
+static CUresult opened(CUresult result, CUdeviceptr address, const CUipcMemHandle *handle)
+{
+    struct ull__block block;
+    const struct ull__gpu *gpu = ull__current_gpu();
+    if (result != CUDA_SUCCESS || !gpu || gpu->device < 0)
+        return result;
+    if (ull__block_take(address, &block)) { /* opened again: the same address, one use more */
+        block.charged++;
+        ull__block_add(&block);
+        return result;
+    }
+    CUdeviceptr base = address;
+    size_t size = 0;
+    ull__driver->cuMemGetAddressRange_v2(&base, &size, address);
+    block = (struct ull__block){.address = address,
+                                .bytes = size,
+                                .charged = 1, /* uses */
+                                .key = ull__hash(handle, sizeof *handle),
+                                .ordinal = (int)(gpu - ull__state.gpus),
+                                .class = ULL_CLASS_DATA,
+                                .kind = BLOCK_IMPORT};
+    ull__driver->cuCtxGetCurrent(&block.context);
+    if (ull__block_add(&block))
+        ull__member_import(atomic_load(&ull__state.member), gpu->device, block.key, size);
+    return result;
+}
+
+CUresult ull__do_cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
+{
+    return opened(ull__driver->cuIpcOpenMemHandle(dptr, handle, flags), dptr ? *dptr : 0, &handle);
+}
+
+CUresult ull__do_cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
+{
+    return opened(ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags), dptr ? *dptr : 0, &handle);
+}
+
+CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    struct ull__block block;
+    bool known = ull__block_take(dptr, &block);
+    CUresult result = ull__driver->cuIpcCloseMemHandle(dptr);
+    if (!known)
+        return result;
+    if (result == CUDA_SUCCESS && (block.kind != BLOCK_IMPORT || --block.charged == 0))
+        ull__block_ended(&block);
+    else
+        ull__block_add(&block);
+    return result;
+}

@@ -1,0 +1,180 @@
+/*
+ * hooks_pool.c: stream-ordered allocations.
+ *
+ * They are charged by the reserve of their pool (reserve.c). In a stream that is being captured an
+ * allocation only becomes a node of a graph; the graph is charged when it is launched.
+ */
+#include "interpose.h"
+
+/* The most by which an allocation makes a pool grow. Measured: whole steps, from nothing or not. */
+enum { POOL_STEP = 32 << 20 };
+
+static uint64_t worst_growth(uint64_t bytes)
+{
+    return bytes > INT64_MAX - POOL_STEP ? INT64_MAX : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+}
+
+static bool capturing(CUstream stream, bool per_thread)
+{
+    const union ull__cuda *real = ull__driver;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (per_thread && real->cuStreamIsCapturing_ptsz)
+        real->cuStreamIsCapturing_ptsz(stream, &status);
+    else if (real->cuStreamIsCapturing)
+        real->cuStreamIsCapturing(stream, &status);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* A stream may belong to a context that is not current. */
+static const struct ull__gpu *gpu_of_stream(CUstream stream)
+{
+    const union ull__cuda *real = ull__driver;
+    CUcontext context = NULL, current = NULL;
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !real->cuStreamGetCtx || real->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+        return ull__current_gpu();
+    real->cuCtxGetCurrent(&current);
+    if (context == current || real->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return ull__current_gpu();
+    const struct ull__gpu *gpu = ull__current_gpu();
+    real->cuCtxPopCurrent_v2(&context);
+    return gpu;
+}
+
+typedef CUresult allocate_fn(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream);
+
+static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
+                         size_t bytes, CUstream stream, allocate_fn *call, const char *name)
+{
+    struct ull__reserve *reserve = ull__reserve_of(gpu, pool);
+    uint64_t worst = worst_growth(bytes);
+    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = call(dptr, bytes, pool, stream);
+    if (result == CUDA_SUCCESS && *dptr) {
+        struct ull__block block = {.address = *dptr,
+                                   .bytes = bytes,
+                                   .owner = reserve,
+                                   .ordinal = (int)(gpu - ull__state.gpus),
+                                   .class = ULL_CLASS_POOL,
+                                   .kind = BLOCK_POOL};
+        if (ull__block_add(&block))
+            ull__reserve_block_added(reserve);
+    }
+    ull__reserve_end(reserve, worst);
+    if (result == CUDA_SUCCESS && gpu->device >= 0)
+        ull__member_granted(atomic_load(&ull__state.member), gpu->device, bytes);
+    return result;
+}
+
+/* The device's current pool, which cuDeviceSetMemPool may have changed. */
+static CUresult allocate_current(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool per_thread,
+                                 allocate_fn *call)
+{
+    const struct ull__gpu *gpu = gpu_of_stream(stream);
+    CUmemoryPool pool = NULL;
+    if (!gpu || !dptr || bytes == 0 || capturing(stream, per_thread) ||
+        !ull__driver->cuDeviceGetMemPool ||
+        ull__driver->cuDeviceGetMemPool(&pool, (CUdevice)(gpu - ull__state.gpus)) != CUDA_SUCCESS)
+        return call(dptr, bytes, NULL, stream);
+    return allocate(gpu, pool, dptr, bytes, stream, call, "cuMemAllocAsync");
+}
+
+static CUresult call_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return ull__driver->cuMemAllocAsync(dptr, bytes, stream);
+}
+
+static CUresult call_async_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return ull__driver->cuMemAllocAsync_ptsz(dptr, bytes, stream);
+}
+
+static CUresult call_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return ull__driver->cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
+}
+
+static CUresult call_from_pool_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    return ull__driver->cuMemAllocFromPoolAsync_ptsz(dptr, bytes, pool, stream);
+}
+
+CUresult ull__do_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    return allocate_current(dptr, bytes, stream, false, call_async);
+}
+
+CUresult ull__do_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    return allocate_current(dptr, bytes, stream, true, call_async_ptsz);
+}
+
+/* --- pools of the program's own -------------------------------------------------------------------------- */
+
+/* Pools that hold no device memory of this process: on the host, or another process's. */
+static const struct ull__gpu uncounted = {.device = -1};
+
+static CUresult allocate_from(CUmemoryPool pool, CUdeviceptr *dptr, size_t bytes, CUstream stream,
+                              bool per_thread, allocate_fn *call)
+{
+    const struct ull__gpu *gpu = ull__reserve_gpu(pool);
+    if (!gpu) /* a default pool, or one made before this library could see it */
+        gpu = gpu_of_stream(stream);
+    if (!gpu || gpu == &uncounted || !dptr || bytes == 0 || capturing(stream, per_thread))
+        return call(dptr, bytes, pool, stream);
+    return allocate(gpu, pool, dptr, bytes, stream, call, "cuMemAllocFromPoolAsync");
+}
+
+CUresult ull__do_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                         CUstream stream)
+{
+    return allocate_from(pool, dptr, bytes, stream, false, call_from_pool);
+}
+
+CUresult ull__do_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                              CUstream stream)
+{
+    return allocate_from(pool, dptr, bytes, stream, true, call_from_pool_ptsz);
+}
+
+CUresult ull__do_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_props)
+{
+    CUresult result = ull__driver->cuMemPoolCreate(pool, pool_props);
+    if (result == CUDA_SUCCESS) {
+        bool on_device = pool_props->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+        const struct ull__gpu *gpu = on_device ? ull__gpu_of(pool_props->location.id) : &uncounted;
+        ull__reserve_of(gpu ? gpu : &uncounted, *pool);
+    }
+    return result;
+}
+
+CUresult ull__do_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                    CUmemAllocationHandleType handle_type,
+                                                    unsigned long long flags)
+{
+    CUresult result =
+        ull__driver->cuMemPoolImportFromShareableHandle(pool_out, handle, handle_type, flags);
+    if (result == CUDA_SUCCESS)
+        ull__reserve_of(&uncounted, *pool_out); /* charged to the process that made it */
+    return result;
+}
+
+CUresult ull__do_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    ull__reserve_pool_destroyed(pool, true);
+    CUresult result = ull__driver->cuMemPoolDestroy(pool);
+    if (result == CUDA_SUCCESS)
+        ull__reserve_pool_destroyed(pool, false);
+    return result;
+}
+
+CUresult ull__do_cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
+{
+    CUresult result = ull__driver->cuMemPoolTrimTo(pool, min_bytes_to_keep);
+    if (result == CUDA_SUCCESS && ull__reserve_gpu(pool))
+        ull__reserve_refresh(ull__reserve_of(NULL, pool));
+    return result;
+}

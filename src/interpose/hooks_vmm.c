@@ -1,0 +1,362 @@
+/*
+ * hooks_vmm.c: virtual-memory handles.
+ *
+ * A handle's memory lives until it has been released as often as it was created, retained or imported,
+ * and no mapping (or multicast binding) of it is left. The driver may give its number to a new handle
+ * before that, so an object is counted here for each, and mappings point to objects, not numbers.
+ *
+ * Not followed: tiles of sparse arrays (cuMemMapArrayAsync) keep a handle's memory after its release;
+ * such bytes then show as class module, from NVML's figure.
+ */
+#include <string.h>
+
+#include "hash.h"
+#include "interpose.h"
+#include "table.h"
+
+struct object {
+    uint64_t handle;
+    uint64_t size; /* 0: imported and not mapped yet */
+    uint64_t key;  /* of a fabric handle, 0 for a descriptor */
+    const struct ull__gpu *gpu;
+    uint32_t refs, maps;
+    bool imported, exported;
+};
+
+struct mapping {
+    uint64_t address, size;
+    struct object *object;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct ull__table objects;  /* handle -> struct object * */
+    struct ull__table mappings; /* address, or name of a binding -> struct mapping * */
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct object *find_object(uint64_t handle)
+{
+    struct ull__table_entry *entry = handle ? ull__table_find(&books.objects, handle) : NULL;
+    return entry ? (struct object *)(uintptr_t)entry->value : NULL;
+}
+
+static void forget_object(struct object *object)
+{
+    struct ull__table_entry *entry = ull__table_find(&books.objects, object->handle);
+    if (entry && (struct object *)(uintptr_t)entry->value == object)
+        ull__table_remove(&books.objects, entry);
+}
+
+/* Without the lock: the object is out of all tables. */
+static void end_object(struct object *object)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    int device = object->gpu ? object->gpu->device : -1;
+    if (device >= 0 && object->imported && object->size)
+        ull__member_import_closed(member, device, object->key, object->size);
+    else if (device >= 0 && object->exported)
+        ull__member_release_exported(member, device, ULL_CLASS_DATA, object->key, object->size);
+    else if (!object->imported)
+        ull__give_back(object->gpu, ULL_CLASS_DATA, object->size);
+    free(object);
+}
+
+/* With the lock: the object if nothing holds it any more, taken out of its table. */
+static struct object *if_ended(struct object *object)
+{
+    if (object->refs > 0 || object->maps > 0)
+        return NULL;
+    forget_object(object);
+    return object;
+}
+
+static void add_object(const struct object *model)
+{
+    struct object *object = malloc(sizeof *object);
+    if (!object)
+        return; /* stays charged until the process ends */
+    *object = *model;
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *old = ull__table_find(&books.objects, object->handle);
+    if (old) /* a number used again: what is left of the old object is held by its mappings */
+        old->value = (uint64_t)(uintptr_t)object;
+    else
+        ull__table_add(&books.objects, object->handle, (uint64_t)(uintptr_t)object);
+    pthread_mutex_unlock(&books.lock);
+}
+
+/* --- handles ------------------------------------------------------------------------------------------------ */
+
+static const struct ull__gpu *integrated_gpu(void)
+{
+    for (int i = 0; i < ull__state.gpu_count; i++)
+        if (ull__state.gpus[i].integrated)
+            return &ull__state.gpus[i];
+    return NULL;
+}
+
+/* Host memory counts only where the device shares it. */
+static const struct ull__gpu *gpu_of_location(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ull__gpu_of(location->id) : integrated_gpu();
+}
+
+CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                             const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    const struct ull__gpu *gpu = prop ? gpu_of_location(&prop->location) : NULL;
+    if (!gpu || size == 0 || !handle)
+        return ull__driver->cuMemCreate(handle, size, prop, flags);
+    struct ull__charge charge = {
+        .gpu = gpu, .class = ULL_CLASS_DATA, .bytes = size, .call = "cuMemCreate"};
+    if (!ull__reserve(&charge, size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = ull__driver->cuMemCreate(handle, size, prop, flags);
+    if (result != CUDA_SUCCESS) {
+        ull__cancel(&charge);
+        return result;
+    }
+    add_object(&(struct object){.handle = *handle, .size = size, .gpu = gpu, .refs = 1});
+    ull__settle(&charge, size);
+    return result;
+}
+
+CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    /* Counted down first: once the driver has released it, its number may be another object's. */
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(handle);
+    if (object && object->refs > 0)
+        object->refs--;
+    else
+        object = NULL;
+    pthread_mutex_unlock(&books.lock);
+    CUresult result = ull__driver->cuMemRelease(handle);
+    if (!object)
+        return result;
+    pthread_mutex_lock(&books.lock);
+    if (result != CUDA_SUCCESS)
+        object->refs++;
+    struct object *ended = if_ended(object);
+    pthread_mutex_unlock(&books.lock);
+    if (ended)
+        end_object(ended);
+    return result;
+}
+
+CUresult ull__do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    CUresult result = ull__driver->cuMemRetainAllocationHandle(handle, addr);
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&books.lock);
+        struct object *object = find_object(*handle);
+        if (object)
+            object->refs++;
+        pthread_mutex_unlock(&books.lock);
+    }
+    return result;
+}
+
+/* --- other processes ------------------------------------------------------------------------------------------ */
+
+CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handle_type,
+                                              unsigned long long flags)
+{
+    CUresult result =
+        ull__driver->cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint64_t key = handle_type == CU_MEM_HANDLE_TYPE_FABRIC ? ull__hash(shareable_handle, 64) : 0;
+    uint64_t size = 0;
+    int device = -1;
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(handle);
+    if (object && !object->imported && !object->exported && object->gpu) {
+        object->exported = true;
+        object->key = key;
+        size = object->size;
+        device = object->gpu->device;
+    }
+    pthread_mutex_unlock(&books.lock);
+    if (device >= 0)
+        ull__member_export(atomic_load(&ull__state.member), device, ULL_CLASS_DATA, key, size);
+    return result;
+}
+
+CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                                CUmemAllocationHandleType handle_type)
+{
+    CUresult result = ull__driver->cuMemImportFromShareableHandle(handle, os_handle, handle_type);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(*handle);
+    if (object && (object->refs > 0 || object->maps > 0))
+        object->refs++; /* this process's own, imported back */
+    else
+        object = NULL;
+    pthread_mutex_unlock(&books.lock);
+    if (object)
+        return result;
+    CUmemAllocationProp prop;
+    const struct ull__gpu *gpu = NULL;
+    memset(&prop, 0, sizeof prop);
+    if (ull__driver->cuMemGetAllocationPropertiesFromHandle &&
+        ull__driver->cuMemGetAllocationPropertiesFromHandle(&prop, *handle) == CUDA_SUCCESS)
+        gpu = gpu_of_location(&prop.location);
+    add_object(&(struct object){
+        .handle = *handle,
+        .key = handle_type == CU_MEM_HANDLE_TYPE_FABRIC ? ull__hash(os_handle, 64) : 0,
+        .gpu = gpu,
+        .refs = 1,
+        .imported = true});
+    return result;
+}
+
+/* --- mappings --------------------------------------------------------------------------------------------------- */
+
+static void add_mapping(uint64_t name, uint64_t size, uint64_t handle)
+{
+    uint64_t imported_size = 0, key = 0;
+    int device = -1;
+    struct mapping *mapping = malloc(sizeof *mapping);
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(handle);
+    if (mapping && object && ull__table_add(&books.mappings, name, (uint64_t)(uintptr_t)mapping)) {
+        *mapping = (struct mapping){name, size, object};
+        mapping = NULL;
+        object->maps++;
+        if (object->imported && object->size == 0) { /* handles are mapped whole: now it is known */
+            object->size = imported_size = size;
+            key = object->key;
+            device = object->gpu ? object->gpu->device : -1;
+        }
+    }
+    pthread_mutex_unlock(&books.lock);
+    free(mapping);
+    if (device >= 0)
+        ull__member_import(atomic_load(&ull__state.member), device, key, imported_size);
+}
+
+static struct mapping *take_mapping(uint64_t name)
+{
+    struct ull__table_entry *entry = ull__table_find(&books.mappings, name);
+    struct mapping *mapping = entry ? (struct mapping *)(uintptr_t)entry->value : NULL;
+    if (entry)
+        ull__table_remove(&books.mappings, entry);
+    return mapping;
+}
+
+static void end_mapping(struct mapping *mapping)
+{
+    pthread_mutex_lock(&books.lock);
+    mapping->object->maps--;
+    struct object *ended = if_ended(mapping->object);
+    pthread_mutex_unlock(&books.lock);
+    free(mapping);
+    if (ended)
+        end_object(ended);
+}
+
+CUresult ull__do_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult result = ull__driver->cuMemMap(ptr, size, offset, handle, flags);
+    if (result == CUDA_SUCCESS)
+        add_mapping(ptr, size, handle);
+    return result;
+}
+
+/* The mappings in a range, taken out of the table: a chain through `address` order. */
+static size_t take_range(uint64_t from, uint64_t size, struct mapping **taken, size_t max)
+{
+    uint64_t step = ull__state.gpu_count ? ull__state.gpus[0].page : 2 << 20;
+    size_t count = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint64_t at = from; at - from < size && count < max;) {
+        struct mapping *mapping = take_mapping(at);
+        if (mapping)
+            taken[count++] = mapping;
+        at += mapping && mapping->size ? mapping->size : step;
+    }
+    pthread_mutex_unlock(&books.lock);
+    return count;
+}
+
+CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    /* Taken out before the call: the addresses may be mapped again by another thread right after. */
+    size_t max = books.mappings.count + 1;
+    struct mapping *small[16];
+    struct mapping **taken = max <= 16 ? small : malloc(max * sizeof *taken);
+    size_t count = taken ? take_range(ptr, size, taken, max) : 0;
+    CUresult result = ull__driver->cuMemUnmap(ptr, size);
+    for (size_t i = 0; i < count; i++) {
+        if (result == CUDA_SUCCESS) {
+            end_mapping(taken[i]);
+            continue;
+        }
+        pthread_mutex_lock(&books.lock);
+        ull__table_add(&books.mappings, taken[i]->address, (uint64_t)(uintptr_t)taken[i]);
+        pthread_mutex_unlock(&books.lock);
+    }
+    if (taken != small)
+        free(taken);
+    return result;
+}
+
+/* --- multicast: a binding holds its memory like a mapping ----------------------------------------------------------- */
+
+static uint64_t binding_name(CUmemGenericAllocationHandle mc_handle, size_t offset)
+{
+    uint64_t parts[2] = {mc_handle, offset};
+    return ull__hash(parts, sizeof parts) | 1; /* never a page's address */
+}
+
+CUresult ull__do_cuMulticastBindMem(CUmemGenericAllocationHandle mc_handle, size_t mc_offset,
+                                    CUmemGenericAllocationHandle mem_handle, size_t mem_offset,
+                                    size_t size, unsigned long long flags)
+{
+    CUresult result =
+        ull__driver->cuMulticastBindMem(mc_handle, mc_offset, mem_handle, mem_offset, size, flags);
+    if (result == CUDA_SUCCESS)
+        add_mapping(binding_name(mc_handle, mc_offset), size, mem_handle);
+    return result;
+}
+
+CUresult ull__do_cuMulticastBindAddr(CUmemGenericAllocationHandle mc_handle, size_t mc_offset,
+                                     CUdeviceptr ptr, size_t size, unsigned long long flags)
+{
+    CUresult result = ull__driver->cuMulticastBindAddr(mc_handle, mc_offset, ptr, size, flags);
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&books.lock);
+        struct ull__table_entry *entry = ull__table_find(&books.mappings, ptr);
+        uint64_t handle =
+            entry ? ((struct mapping *)(uintptr_t)entry->value)->object->handle : 0;
+        pthread_mutex_unlock(&books.lock);
+        add_mapping(binding_name(mc_handle, mc_offset), size, handle);
+    }
+    return result;
+}
+
+CUresult ull__do_cuMulticastUnbind(CUmemGenericAllocationHandle mc_handle, CUdevice dev,
+                                   size_t mc_offset, size_t size)
+{
+    CUresult result = ull__driver->cuMulticastUnbind(mc_handle, dev, mc_offset, size);
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&books.lock);
+        struct mapping *mapping = take_mapping(binding_name(mc_handle, mc_offset));
+        pthread_mutex_unlock(&books.lock);
+        if (mapping)
+            end_mapping(mapping);
+    }
+    return result;
+}
+
+void ull__handles_forget(void)
+{
+    memset(&books, 0, sizeof books);
+    pthread_mutex_init(&books.lock, NULL);
+}

@@ -1,0 +1,243 @@
+/*
+ * interpose.h: what the files of the preload library share.
+ *
+ * The library stands in for libcuda.so.1 inside a program that knows nothing of it. Every entry point
+ * of the driver is exported as a jump (jump.S); those of cuda_api.def's CU_HOOK lead to a hook, which
+ * charges the job's ledger around the real call. Rules, each from a bug of somebody:
+ *
+ *  - A hook returns what the driver returned, or CUDA_ERROR_OUT_OF_MEMORY. Frees of what we do not
+ *    know are forwarded.
+ *  - No lock is held across a driver call. What a call will take at most is reserved before it and
+ *    settled to what it took after it.
+ *  - Nothing happens before the program's first cuInit: no thread, no file. There is no exit, signal,
+ *    umask, or environment change ever; text goes to standard error through ull__say only.
+ *  - A policy that cannot be read fails closed: cuInit fails, saying why.
+ */
+#ifndef ULLAGE_INTERPOSE_H
+#define ULLAGE_INTERPOSE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda_load.h"
+#include "member.h"
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum { MAX_ORDINALS = 64 };
+
+/* What this process knows of a device of its own numbering. */
+struct ull__gpu {
+    int device;            /* in the ledger; -1: the job has no such device */
+    char uuid[ULL_UUID_TEXT];
+    bool integrated;       /* pinned host memory counts */
+    uint64_t page;         /* what the driver takes at least: its mapping granularity */
+    uint64_t stack_threads; /* threads that can be resident: a byte of stack costs that much */
+};
+
+enum ull__phase {
+    ULL_UNDECIDED, /* before cuInit */
+    ULL_FREE,      /* no job: every hook passes on */
+    ULL_HELD,      /* member of a job */
+    ULL_BARRED,    /* of a job that could not be joined: cuInit fails */
+};
+
+struct ull__state {
+    _Atomic int phase;
+    struct ull__member *_Atomic member;
+    _Atomic int gpu_count;
+    struct ull__gpu gpus[MAX_ORDINALS];
+    /* Charged calls begun, and begun or ended: to tell whether a measurement was undisturbed. */
+    _Atomic uint32_t busy;
+    _Atomic uint64_t turns;
+    _Atomic bool code_changed; /* something ran whose memory only NVML shows */
+};
+extern struct ull__state ull__state;
+
+/* --- start.c: joining the job -------------------------------------------------------------------- */
+
+/* The real driver; loaded before any ull__do_ function runs. */
+extern const union ull__cuda *_Atomic ull__driver;
+/* True if this process is held: the first thing that a hook asks. */
+static inline bool ull__held(void);
+/* The device of the current context, or of an ordinal. NULL: no context, or not a device at all. */
+const struct ull__gpu *ull__current_gpu(void);
+const struct ull__gpu *ull__gpu_of(CUdevice ordinal);
+/* After a fork without exec: forget what the parent had. */
+void ull__check_fork(void);
+/* Marks this process's memory so that a forked child can be told from its parent. */
+extern _Atomic int *ull__alive;
+
+/* --- charge.c: reserve, settle, refuse --------------------------------------------------------------- */
+
+struct ull__charge {
+    const struct ull__gpu *gpu;
+    enum ull__class class;
+    uint64_t bytes; /* reserved */
+    const char *call;
+};
+
+/*
+ * Reserves bytes before a driver call. False: refused (the line and the record are made), and the
+ * call must return CUDA_ERROR_OUT_OF_MEMORY. `asked` is what the program asked for.
+ */
+bool ull__reserve(struct ull__charge *charge, uint64_t asked);
+/* The driver took `taken` bytes: gives back the rest, or charges what is missing. */
+void ull__settle(struct ull__charge *charge, uint64_t taken);
+/* The driver took nothing. */
+void ull__cancel(struct ull__charge *charge);
+void ull__give_back(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes);
+/* A call that takes memory which no argument tells may be made only while there is any left. */
+bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char *call);
+
+static inline void ull__turn(int begin)
+{
+    atomic_fetch_add(&ull__state.turns, 1);
+    atomic_fetch_add(&ull__state.busy, begin ? 1u : (uint32_t)-1);
+}
+
+/* --- say.c ----------------------------------------------------------------------------------------- */
+
+/* One line on standard error, whole, "ullage: " in front. */
+void ull__say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void ull__say_refusal(const struct ull__refusal *refusal, uint64_t suppressed);
+
+/* --- blocks.c: live allocations by address ----------------------------------------------------------- */
+
+struct ull__block {
+    uint64_t address; /* device address, or a handle for arrays and host memory; never 0 */
+    uint64_t bytes;   /* asked for */
+    uint64_t charged; /* bytes that end with this block; for packed ones see pages.c */
+    uint64_t key;     /* name given to other processes, 0: none */
+    uint64_t born_ns;
+    CUcontext context; /* destroyed with it; NULL: outlives contexts */
+    void *owner;       /* the pool it came from, or NULL */
+    int ordinal;       /* of the device */
+    uint8_t class;     /* enum ull__class */
+    uint8_t kind;      /* enum ull__block_kind */
+};
+
+enum ull__block_kind {
+    BLOCK_LINEAR = 1, /* charged by pages of addresses */
+    BLOCK_MANAGED,    /* the same, but NVML does not count it for the process */
+    BLOCK_POOL,       /* charged through its pool's reserve */
+    BLOCK_ARRAY,
+    BLOCK_SMALL_ARRAY, /* packed with others: charged together */
+    BLOCK_HOST,        /* pinned memory of an integrated device */
+    BLOCK_IMPORT,      /* memory of another process, opened here */
+    BLOCK_CONTEXT,     /* the context itself */
+};
+
+/* All of these take the table's lock themselves. add fails only without host memory. */
+bool ull__block_add(const struct ull__block *block);
+bool ull__block_take(uint64_t address, struct ull__block *block); /* looks up and removes */
+bool ull__block_find(uint64_t address, struct ull__block *block);
+bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block);
+/* Removes one block of a destroyed context and returns true, or false when none is left. */
+bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
+int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
+uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
+/* The books of a block whose memory is gone (hooks_linear.c). */
+void ull__block_ended(const struct ull__block *block);
+void ull__small_array_ended(const struct ull__block *block); /* hooks_array.c */
+void ull__arrays_forget(void);
+void ull__blocks_forget(void);
+
+/* --- pages.c: what packed allocations take -------------------------------------------------------------- */
+
+/* Bytes that the driver took for [address, address + bytes), by the pages that are touched anew. */
+uint64_t ull__pages_take(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
+/* The reverse: bytes whose last user went. */
+uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
+void ull__pages_forget(void);
+
+/* --- reserve.c: pools and graph memory --------------------------------------------------------------- */
+
+struct ull__reserve;
+/* The reserve of a pool, or (pool NULL) of graph memory on a device; made on first use. */
+struct ull__reserve *ull__reserve_of(const struct ull__gpu *gpu, CUmemoryPool pool);
+/* The device of a known pool, NULL if it is not known. */
+const struct ull__gpu *ull__reserve_gpu(CUmemoryPool pool);
+bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
+                        const char *call);
+void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst);
+void ull__reserve_refresh(struct ull__reserve *reserve);
+uint64_t ull__reserve_charged(struct ull__reserve *reserve);
+/* Reads every reserve again; with `trim`, lets them give back what they do not use first. */
+void ull__reserves_refresh(const struct ull__gpu *gpu, bool trim);
+void ull__reserve_pool_destroyed(CUmemoryPool pool, bool before);
+void ull__reserve_block_added(struct ull__reserve *reserve);
+void ull__reserve_block_freed(struct ull__reserve *reserve);
+void ull__reserves_forget(void);
+
+/* --- hooks_vmm.c, hooks_graph.c, hooks_context.c: their own books ----------------------------------- */
+
+void ull__handles_forget(void);
+void ull__graphs_forget(void);
+void ull__contexts_forget(void);
+
+/* --- measure.c: NVML's figure for this process ------------------------------------------------------ */
+
+/* Loads NVML; called by the parked thread. */
+void ull__measure_start(void);
+bool ull__measure_ready(uint64_t wait_ns);
+/* What NVML says this process holds on a device; false if it cannot tell. */
+bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes);
+/* Charges (or gives back) what NVML shows beyond the books, as class module. */
+void ull__measure_rest(void);
+/* Before a context is made: who is listed now. After it: which pid NVML knows this process by. */
+void ull__measure_before(const struct ull__gpu *gpu);
+void ull__measure_find_pid(const struct ull__gpu *gpu);
+ull__listed_fn ull__measure_listed;
+void ull__measure_forget(void);
+
+/* --- keeper.c: the parked thread -------------------------------------------------------------------- */
+
+/* Starts it; it joins the job at `path`. The status of joining. */
+ull_status ull__keeper_start(const char *path, struct ull_error *err);
+
+/* --- route.c ------------------------------------------------------------------------------------------- */
+
+/* The hook for an address that the driver returned, or the address itself. */
+void *ull__route(void *real);
+/* True if the driver's address is one of cuda_api.def's. */
+bool ull__route_known(void *real);
+void ull__route_build(const union ull__cuda *real);
+bool ull__route_is_hooked_base(const char *base);
+
+/* --- family.c -------------------------------------------------------------------------------------------- */
+
+/* With `run --each`: pid of the direct child of the command that this process descends from, or 0. */
+uint32_t ull__family_root(void);
+
+/* A driver call of our own inside the guest's thread that must not disturb a capture. */
+#define ULL_RELAXED(real, statement)                                                               \
+    do {                                                                                           \
+        CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                                \
+        bool swapped_ = (real)->cuThreadExchangeStreamCaptureMode &&                               \
+                        (real)->cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;         \
+        statement;                                                                                 \
+        if (swapped_)                                                                              \
+            (real)->cuThreadExchangeStreamCaptureMode(&mode_);                                     \
+    } while (0)
+
+static inline bool ull__held(void)
+{
+    if (unlikely(atomic_load_explicit(ull__alive, memory_order_relaxed) == 0))
+        ull__check_fork();
+    return likely(atomic_load_explicit(&ull__state.phase, memory_order_acquire) == ULL_HELD);
+}
+
+/*
+ * Every hook of cuda_api.def is two functions: ull__hook_NAME, which the program calls (gate.c), and
+ * ull__do_NAME, which it calls when this process is held and the driver has the call.
+ */
+#define CU_HOOK(symbol, base, since, since_pt, params, args)                                       \
+    ull_fn_##symbol ull__hook_##symbol, ull__do_##symbol;
+#define CU_CALL(symbol, base, since, since_pt, exempt, params)
+#define CU_PASS(symbol, base, since, since_pt, exempt)
+#include "cuda_api.def"
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * keeper.c: the parked thread of a held process.
+ *
+ * It owns the process's place in the ledger (the kernel gives the place up when this thread dies), and
+ * otherwise sleeps. Every tenth of a second, or when another process of the job is about to be refused,
+ * it makes the books follow what no hook sees: pools that shrank at a synchronization, code that was
+ * loaded at a launch. All signals are blocked in it, so that the program's handlers run where the
+ * program expects them.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "interpose.h"
+
+enum {
+    TICK_NS = 100000000,
+    TICKS_PER_LOOK = 10, /* between looks at NVML's figure when nothing is known to have changed */
+    STACK_BYTES = 512 * 1024,
+};
+
+struct joining {
+    const char *path;
+    struct ull__identity identity;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool finished;
+    ull_status status;
+    struct ull_error err;
+};
+
+/* Field 22 of /proc/self/stat: when the process started, in clock ticks after boot. */
+static uint64_t start_ticks(void)
+{
+    char text[1024];
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    char *at = strrchr(text, ')'); /* the command's name may hold anything, also ')' */
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static void own_command(char command[ULL_COMMAND_TEXT])
+{
+    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, command, ULL_COMMAND_TEXT - 1);
+    if (fd >= 0)
+        close(fd);
+    command[length > 0 ? length : 0] = '\0';
+    command[strcspn(command, "\n")] = '\0';
+}
+
+static void look(uint64_t tick)
+{
+    bool changed = atomic_exchange(&ull__state.code_changed, false);
+    ull__reserves_refresh(NULL, false);
+    if (changed || tick % TICKS_PER_LOOK == 0)
+        ull__measure_rest();
+}
+
+static void *keep(void *data)
+{
+    struct joining *joining = data;
+    struct ull__member *member = NULL;
+    prctl(PR_SET_NAME, "ullage", 0, 0, 0);
+    ull_status status =
+        ull__member_join(joining->path, &joining->identity, &member, &joining->err);
+    atomic_store(&ull__state.member, member);
+    pthread_mutex_lock(&joining->lock);
+    joining->status = status;
+    joining->finished = true;
+    pthread_cond_signal(&joining->done);
+    pthread_mutex_unlock(&joining->lock);
+    if (status != ULL_OK)
+        return NULL;
+    ull__measure_start();
+    for (uint64_t tick = 1;; tick++) {
+        ull__member_wait(member, TICK_NS);
+        if (atomic_load(&ull__state.gpu_count) > 0)
+            look(tick);
+        ull__member_settled(member);
+    }
+    return NULL;
+}
+
+ull_status ull__keeper_start(const char *path, struct ull_error *err)
+{
+    struct joining joining = {.path = path,
+                              .lock = PTHREAD_MUTEX_INITIALIZER,
+                              .done = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, old;
+    joining.identity.pid = (uint32_t)getpid();
+    joining.identity.start_ticks = start_ticks();
+    joining.identity.account_root = ull__family_root();
+    own_command(joining.identity.command);
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &old); /* this thread's mask; the new thread inherits it */
+    int failed = pthread_create(&thread, &attributes, keep, &joining);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    if (failed) {
+        snprintf(err->message, sizeof err->message, "cannot start a thread: %s", strerror(failed));
+        return ULL_E_SYSTEM;
+    }
+    pthread_detach(thread);
+    pthread_mutex_lock(&joining.lock);
+    while (!joining.finished)
+        pthread_cond_wait(&joining.done, &joining.lock);
+    pthread_mutex_unlock(&joining.lock);
+    *err = joining.err;
+    return joining.status;
+}

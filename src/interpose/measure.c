@@ -1,0 +1,162 @@
+/*
+ * measure.c: the driver's own figure for this process, through NVML.
+ *
+ * On an H200 the figure follows every allocation at once: it is everything that the device has taken
+ * for the process except about 5.5 MiB per context. So it tells what a context took, and afterwards
+ * what the books do not know: code, streams, stacks. Managed memory is not in it.
+ *
+ * The process may be listed under another pid than it knows of itself (pid namespaces), or not at all.
+ * Then there is no figure: contexts stay charged with the last size known, and class module stays 0.
+ */
+#include <dlfcn.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose.h"
+#include "jump.h"
+#include "nvml.h"
+
+enum { MAX_LISTED = 512 };
+
+static struct {
+    struct ull__nvml nvml;
+    _Atomic int state; /* 0: not loaded yet, 1: ready, -1: there is none */
+    _Atomic uint32_t pid; /* of this process, as the driver lists it; 0: unknown */
+    pthread_mutex_t lock;
+    int before_count; /* processes that were listed before the first context was made */
+    struct ull__nvml_process before[MAX_LISTED];
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void ull__measure_start(void)
+{
+    struct ull__linker linker = {.open = ull__real_open, .symbol = dlsym};
+    bool loaded = ull__nvml_init(&books.nvml, &linker, NULL, NULL) == ULL_OK;
+    atomic_store(&books.state, loaded ? 1 : -1);
+}
+
+bool ull__measure_ready(uint64_t wait_ns)
+{
+    struct timespec step = {.tv_nsec = 200000};
+    for (uint64_t waited = 0; atomic_load(&books.state) == 0 && waited < wait_ns; waited += 200000)
+        nanosleep(&step, NULL);
+    return atomic_load(&books.state) == 1;
+}
+
+static int list(const struct ull__gpu *gpu, struct ull__nvml_process *processes)
+{
+    struct ull__nvml_device device;
+    if (ull__nvml_device(&books.nvml, gpu->uuid, &device) != ULL_OK)
+        return -1;
+    int count = ull__nvml_processes(&books.nvml, device.handle, processes, MAX_LISTED);
+    return count > MAX_LISTED ? MAX_LISTED : count;
+}
+
+/* --- which pid is ours ---------------------------------------------------------------------------------------- */
+
+void ull__measure_before(const struct ull__gpu *gpu)
+{
+    enum { NVML_LOADS_NS = 500000000 }; /* it has been loading since cuInit began */
+    if (!gpu || gpu->device < 0 || atomic_load(&books.pid) || !ull__measure_ready(NVML_LOADS_NS))
+        return;
+    pthread_mutex_lock(&books.lock);
+    books.before_count = list(gpu, books.before);
+    pthread_mutex_unlock(&books.lock);
+}
+
+static bool was_listed(uint32_t pid)
+{
+    for (int i = 0; i < books.before_count; i++)
+        if (books.before[i].pid == pid)
+            return true;
+    return false;
+}
+
+/* This process's own pid if it appeared, else the only one that did. */
+void ull__measure_find_pid(const struct ull__gpu *gpu)
+{
+    struct ull__nvml_process now[MAX_LISTED];
+    if (!gpu || gpu->device < 0 || atomic_load(&books.pid) || !ull__measure_ready(0))
+        return;
+    pthread_mutex_lock(&books.lock);
+    int count = books.before_count < 0 ? -1 : list(gpu, now);
+    uint32_t found = 0, appeared = 0;
+    for (int i = 0; i < count; i++) {
+        if (was_listed(now[i].pid))
+            continue;
+        appeared++;
+        if (now[i].pid == (uint32_t)getpid() || (appeared == 1 && !found))
+            found = now[i].pid;
+    }
+    if (appeared > 1 && found != (uint32_t)getpid())
+        found = 0;
+    pthread_mutex_unlock(&books.lock);
+    atomic_store(&books.pid, found);
+    ull__member_set_driver_pid(atomic_load(&ull__state.member), found);
+}
+
+/* --- the figure --------------------------------------------------------------------------------------------------- */
+
+int ull__measure_listed(void *data, const char *uuid, uint32_t driver_pid, uint64_t *used_bytes)
+{
+    (void)data;
+    return atomic_load(&books.state) == 1
+               ? ull__nvml_listed(&books.nvml, uuid, driver_pid, used_bytes)
+               : -1;
+}
+
+bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes)
+{
+    uint32_t pid = atomic_load(&books.pid);
+    *bytes = 0;
+    if (!gpu || gpu->device < 0 || !ull__measure_ready(0))
+        return false;
+    if (pid == 0) /* no context yet: nothing is held, if the list can be read at all */
+        return books.before_count >= 0 && !was_listed((uint32_t)getpid());
+    int listed = ull__measure_listed(NULL, gpu->uuid, pid, bytes);
+    if (listed == 0)
+        *bytes = 0; /* listed on another device only */
+    return listed >= 0 && *bytes != ULL_NVML_UNKNOWN;
+}
+
+static uint64_t known(const struct ull__gpu *gpu)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    uint64_t sum = 0, managed = ull__block_sum((int)(gpu - ull__state.gpus), BLOCK_MANAGED);
+    for (int c = 0; c < ULL_CLASSES; c++)
+        if (c != ULL_CLASS_MODULE)
+            sum += ull__member_held(member, gpu->device, (enum ull__class)c);
+    return sum > managed ? sum - managed : 0;
+}
+
+static void measure_rest_of(const struct ull__gpu *gpu)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    uint64_t figure = 0;
+    uint64_t turns = atomic_load(&ull__state.turns);
+    uint64_t books_before = known(gpu);
+    if (atomic_load(&ull__state.busy) != 0 || !ull__measure(gpu, &figure))
+        return;
+    if (turns != atomic_load(&ull__state.turns) || books_before != known(gpu))
+        return; /* something was being allocated: the next look will do */
+    uint64_t rest = figure > books_before ? figure - books_before : 0;
+    uint64_t charged = ull__member_held(member, gpu->device, ULL_CLASS_MODULE);
+    if (rest > charged)
+        ull__member_charge(member, gpu->device, ULL_CLASS_MODULE, rest - charged);
+    else
+        ull__member_release(member, gpu->device, ULL_CLASS_MODULE, charged - rest);
+}
+
+void ull__measure_rest(void)
+{
+    for (int i = 0; i < ull__state.gpu_count && atomic_load(&books.pid); i++)
+        if (ull__state.gpus[i].device >= 0)
+            measure_rest_of(&ull__state.gpus[i]);
+}
+
+void ull__measure_forget(void)
+{
+    /* The library stays loaded, but what it has open belongs to the parent: begin anew. */
+    memset(&books, 0, sizeof books);
+    pthread_mutex_init(&books.lock, NULL);
+}

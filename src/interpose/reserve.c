@@ -1,0 +1,238 @@
+/*
+ * reserve.c: memory that the driver holds in bulk: stream-ordered pools, and graph memory.
+ *
+ * What a pool takes from the device is its reserve, not the sum of its allocations. It grows in steps
+ * (32 MiB on an H200) when an allocation does not fit into it, and shrinks at any synchronization,
+ * which is not hooked. So the books follow the driver's own figure for the reserve:
+ *
+ *   charged = what the ledger holds for it; pending = the part of that which belongs to calls under way.
+ *
+ * A call first reserves the most by which it can make the reserve grow. Afterwards the figure is read
+ * and the charge falls to figure + pending, but is never raised above what has been reserved, unless
+ * the driver really took more. A reading that overlapped another call's is thrown away.
+ */
+#include <stdlib.h>
+
+#include "interpose.h"
+
+struct ull__reserve {
+    struct ull__reserve *next; /* never removed: handles may come back */
+    const struct ull__gpu *gpu;
+    CUmemoryPool pool; /* NULL: graph memory of the device */
+    pthread_mutex_t lock;
+    uint64_t charged;
+    uint64_t pending;
+    uint64_t version; /* of the calls: begun or ended */
+    uint64_t blocks;  /* live allocations, to know when a destroyed pool is really gone */
+    bool destroyed;
+};
+
+enum { READ_TRIES = 8 };
+
+static struct ull__reserve *_Atomic reserves;
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static enum ull__class class_of(const struct ull__reserve *reserve)
+{
+    return reserve->pool ? ULL_CLASS_POOL : ULL_CLASS_GRAPH;
+}
+
+static CUdevice ordinal_of(const struct ull__reserve *reserve)
+{
+    return (CUdevice)(reserve->gpu - ull__state.gpus);
+}
+
+static struct ull__reserve *find(const struct ull__gpu *gpu, CUmemoryPool pool)
+{
+    struct ull__reserve *reserve = atomic_load(&reserves);
+    while (reserve && (reserve->pool != pool || (!pool && reserve->gpu != gpu)))
+        reserve = reserve->next;
+    return reserve;
+}
+
+struct ull__reserve *ull__reserve_of(const struct ull__gpu *gpu, CUmemoryPool pool)
+{
+    struct ull__reserve *reserve = find(gpu, pool);
+    if (reserve && !reserve->destroyed)
+        return reserve;
+    pthread_mutex_lock(&list_lock);
+    reserve = find(gpu, pool);
+    if (!reserve || reserve->destroyed) {
+        /* A new pool under the handle of a destroyed one goes in front of it. */
+        reserve = calloc(1, sizeof *reserve);
+        if (reserve) {
+            reserve->gpu = gpu;
+            reserve->pool = pool;
+            pthread_mutex_init(&reserve->lock, NULL);
+            reserve->next = atomic_load(&reserves);
+            atomic_store(&reserves, reserve);
+        }
+    }
+    pthread_mutex_unlock(&list_lock);
+    return reserve;
+}
+
+const struct ull__gpu *ull__reserve_gpu(CUmemoryPool pool)
+{
+    struct ull__reserve *reserve = pool ? find(NULL, pool) : NULL;
+    return reserve && !reserve->destroyed ? reserve->gpu : NULL;
+}
+
+/* The driver's figure. False if it cannot be read. */
+static bool read_figure(const struct ull__reserve *reserve, uint64_t *bytes)
+{
+    const union ull__cuda *real = ull__driver;
+    cuuint64_t value = 0;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    if (!reserve->pool)
+        result = real->cuDeviceGetGraphMemAttribute
+                     ? real->cuDeviceGetGraphMemAttribute(
+                           ordinal_of(reserve), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value)
+                     : CUDA_ERROR_NOT_SUPPORTED;
+    else if (real->cuMemPoolGetAttribute)
+        ULL_RELAXED(real, result = real->cuMemPoolGetAttribute(
+                              reserve->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value));
+    *bytes = value;
+    return result == CUDA_SUCCESS;
+}
+
+/* Makes the charge follow the figure. The reserve's lock is held. */
+static void follow(struct ull__reserve *reserve, uint64_t figure)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    uint64_t target = figure + reserve->pending;
+    if (target > reserve->charged)
+        target = figure > reserve->charged ? figure : reserve->charged;
+    if (target > reserve->charged)
+        ull__member_charge(member, reserve->gpu->device, class_of(reserve), target - reserve->charged);
+    else
+        ull__member_release(member, reserve->gpu->device, class_of(reserve),
+                            reserve->charged - target);
+    reserve->charged = target;
+}
+
+void ull__reserve_refresh(struct ull__reserve *reserve)
+{
+    for (int i = 0; i < READ_TRIES; i++) {
+        uint64_t figure = 0;
+        pthread_mutex_lock(&reserve->lock);
+        uint64_t version = reserve->version;
+        bool skip = reserve->destroyed || reserve->gpu->device < 0;
+        pthread_mutex_unlock(&reserve->lock);
+        if (skip || !read_figure(reserve, &figure))
+            return;
+        pthread_mutex_lock(&reserve->lock);
+        bool undisturbed = version == reserve->version && !reserve->destroyed;
+        if (undisturbed)
+            follow(reserve, figure);
+        pthread_mutex_unlock(&reserve->lock);
+        if (undisturbed)
+            return;
+    }
+}
+
+bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
+                        const char *call)
+{
+    struct ull__charge charge = {
+        .gpu = reserve->gpu, .class = class_of(reserve), .bytes = worst, .call = call};
+    if (!ull__reserve(&charge, asked))
+        return false;
+    pthread_mutex_lock(&reserve->lock);
+    reserve->charged += worst;
+    reserve->pending += worst;
+    reserve->version++;
+    pthread_mutex_unlock(&reserve->lock);
+    return true;
+}
+
+void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst)
+{
+    pthread_mutex_lock(&reserve->lock);
+    reserve->pending -= worst;
+    reserve->version++;
+    pthread_mutex_unlock(&reserve->lock);
+    ull__reserve_refresh(reserve);
+    ull__turn(0);
+}
+
+uint64_t ull__reserve_charged(struct ull__reserve *reserve)
+{
+    pthread_mutex_lock(&reserve->lock);
+    uint64_t charged = reserve->charged - reserve->pending;
+    pthread_mutex_unlock(&reserve->lock);
+    return charged;
+}
+
+/* Lets the driver free what the reserve holds unused. */
+static void trim(struct ull__reserve *reserve)
+{
+    const union ull__cuda *real = ull__driver;
+    if (reserve->destroyed || reserve->charged == 0)
+        return;
+    if (!reserve->pool)
+        ULL_RELAXED(real, real->cuDeviceGraphMemTrim(ordinal_of(reserve)));
+    else
+        ULL_RELAXED(real, real->cuMemPoolTrimTo(reserve->pool, 0));
+}
+
+void ull__reserves_refresh(const struct ull__gpu *gpu, bool with_trim)
+{
+    for (struct ull__reserve *r = atomic_load(&reserves); r; r = r->next) {
+        if (gpu && r->gpu != gpu)
+            continue;
+        if (with_trim)
+            trim(r);
+        ull__reserve_refresh(r);
+    }
+}
+
+/* --- the end of a pool -------------------------------------------------------------------------------- */
+
+static void release_all(struct ull__reserve *reserve)
+{
+    ull__give_back(reserve->gpu, class_of(reserve), reserve->charged);
+    reserve->charged = 0;
+}
+
+/*
+ * A destroyed pool cannot be asked any more, and what its live allocations hold goes only with the
+ * last of them. So it is trimmed before, and its charge stays as it is then.
+ */
+void ull__reserve_pool_destroyed(CUmemoryPool pool, bool before)
+{
+    struct ull__reserve *reserve = find(NULL, pool);
+    if (!reserve || !pool)
+        return;
+    if (before) {
+        trim(reserve);
+        ull__reserve_refresh(reserve);
+        return;
+    }
+    pthread_mutex_lock(&reserve->lock);
+    reserve->destroyed = true;
+    if (reserve->blocks == 0)
+        release_all(reserve);
+    pthread_mutex_unlock(&reserve->lock);
+}
+
+void ull__reserve_block_added(struct ull__reserve *reserve)
+{
+    pthread_mutex_lock(&reserve->lock);
+    reserve->blocks++;
+    pthread_mutex_unlock(&reserve->lock);
+}
+
+void ull__reserve_block_freed(struct ull__reserve *reserve)
+{
+    pthread_mutex_lock(&reserve->lock);
+    if (reserve->blocks > 0 && --reserve->blocks == 0 && reserve->destroyed)
+        release_all(reserve);
+    pthread_mutex_unlock(&reserve->lock);
+}
+
+void ull__reserves_forget(void)
+{
+    atomic_store(&reserves, NULL);
+    pthread_mutex_init(&list_lock, NULL);
+}
