@@ -311,6 +311,7 @@ static void finish(struct run *run, const struct supervise_result *result)
                              .exit_code = result->exit_code,
                              .signal = result->signal};
     drain(run);
+    history_update(&run->history, run->ledger);
     ull__ledger_job(run->ledger, &view);
     bool written = false;
     if (run->report[0] && (run->report_asked || view.refusals > 0)) {

@@ -91,7 +91,10 @@ static void add_device(struct ull_json *json, const struct report_job *job,
     key_u64(json, "budget_bytes", view->budget_bytes[d]);
     key_u64(json, "held_bytes", usage->held_bytes);
     key_u64(json, "peak_bytes", usage->peak_bytes);
-    key_u64(json, "average_bytes", account->average_bytes[d]);
+    /* Two clocks meet in the average, so that it can round to just above the peak. */
+    key_u64(json, "average_bytes",
+            account->average_bytes[d] < usage->peak_bytes ? account->average_bytes[d]
+                                                          : usage->peak_bytes);
     key_maybe(json, "suggested_bytes", suggested > 0 && !view->preallocated[d], suggested);
     key_bool(json, "preallocated", view->preallocated[d]);
     key_maybe(json, "total_bytes", device->total_bytes > 0, device->total_bytes);

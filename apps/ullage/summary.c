@@ -64,7 +64,7 @@ static int collect_use(const struct report_job *job, struct device_use *used)
             if (ull__ledger_account(job->ledger, a, &account) &&
                 account.usage[d].peak_bytes > use.peak) {
                 use.peak = account.usage[d].peak_bytes;
-                use.average = account.average_bytes[d];
+                use.average = account.average_bytes[d] < use.peak ? account.average_bytes[d] : use.peak;
             }
         }
         if (use.peak > 0)

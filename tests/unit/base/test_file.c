@@ -1,0 +1,173 @@
+/* test_file.c: whole or not at all. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "file.h"
+
+static char folder[] = "/tmp/ullage-test-file-XXXXXX";
+
+static char *in_folder(const char *name)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int files_in(const char *path)
+{
+    DIR *dir = opendir(path);
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+static void check_text(const char *path, const char *expected)
+{
+    char *text;
+    size_t size;
+    assert_int_equal(ull__file_read(path, 1 << 20, &text, &size, NULL), ULL_OK);
+    assert_string_equal(text, expected);
+    assert_int_equal(size, strlen(expected));
+    free(text);
+}
+
+static void writes_and_replaces(void **state)
+{
+    (void)state;
+    assert_int_equal(ull__file_write(in_folder("a"), "one", 3, NULL), ULL_OK);
+    assert_int_equal(ull__file_write(in_folder("a"), "second", 6, NULL), ULL_OK);
+    check_text(in_folder("a"), "second");
+    assert_int_equal(files_in(folder), 1);
+    struct stat info;
+    mode_t mask = umask(0);
+    umask(mask);
+    stat(in_folder("a"), &info);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+    unlink(in_folder("a"));
+}
+
+static void a_full_disk_leaves_the_old_file(void **state)
+{
+    struct rlimit old, small;
+    struct ull_error err;
+    static char big[1 << 16];
+    (void)state;
+    assert_int_equal(ull__file_write(in_folder("a"), "old", 3, NULL), ULL_OK);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old;
+    small.rlim_cur = 1024;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+    ull_status status = ull__file_write(in_folder("a"), big, sizeof big, &err);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_int_equal(status, ULL_E_SYSTEM);
+    assert_non_null(strstr(err.message, "/a"));
+    check_text(in_folder("a"), "old");
+    assert_int_equal(files_in(folder), 1);
+    unlink(in_folder("a"));
+}
+
+static void writes_through_links_and_to_devices(void **state)
+{
+    char target[256];
+    struct stat info;
+    (void)state;
+    snprintf(target, sizeof target, "%s", in_folder("target"));
+    assert_int_equal(ull__file_write(target, "x", 1, NULL), ULL_OK);
+    assert_int_equal(symlink(target, in_folder("link")), 0);
+    assert_int_equal(ull__file_write(in_folder("link"), "y", 1, NULL), ULL_OK);
+    check_text(target, "y");
+    lstat(in_folder("link"), &info);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(ull__file_write("/dev/null", "x", 1, NULL), ULL_OK);
+    stat("/dev/null", &info);
+    assert_true(S_ISCHR(info.st_mode));
+    assert_int_equal(ull__file_write("/dev/full", "x", 1, NULL), ULL_E_SYSTEM);
+    unlink(in_folder("link"));
+    unlink(target);
+}
+
+static void checks_without_a_trace(void **state)
+{
+    struct ull_error err;
+    (void)state;
+    assert_int_equal(ull__file_check(in_folder("new"), NULL), ULL_OK);
+    assert_int_equal(files_in(folder), 0);
+    assert_int_equal(ull__file_check(in_folder("no/such/folder"), &err), ULL_E_NOT_FOUND);
+    assert_non_null(strstr(err.message, "no/such/folder"));
+    assert_int_equal(ull__file_check(folder, NULL), ULL_E_INVALID);
+    assert_int_equal(ull__file_check("", NULL), ULL_E_INVALID);
+    assert_int_equal(ull__file_check("/proc/nothing-here", NULL), ULL_E_NOT_FOUND);
+}
+
+static void reads_within_a_limit(void **state)
+{
+    char *text;
+    size_t size;
+    (void)state;
+    ull__file_write(in_folder("a"), "0123456789", 10, NULL);
+    assert_int_equal(ull__file_read(in_folder("a"), 9, &text, &size, NULL), ULL_E_FORMAT);
+    assert_int_equal(ull__file_read(in_folder("b"), 9, &text, &size, NULL), ULL_E_NOT_FOUND);
+    assert_int_equal(ull__file_read(folder, 9, &text, &size, NULL), ULL_E_FORMAT);
+    unlink(in_folder("a"));
+}
+
+static void makes_folders_and_finds_homes(void **state)
+{
+    char path[ULL_FILE_PATH];
+    (void)state;
+    assert_int_equal(ull__folder_create(in_folder("x/y//z"), NULL), ULL_OK);
+    assert_int_equal(ull__folder_create(in_folder("x/y/z"), NULL), ULL_OK);
+    ull__file_write(in_folder("x/f"), "", 0, NULL);
+    assert_int_equal(ull__folder_create(in_folder("x/f/g"), NULL), ULL_E_NOT_FOUND);
+    setenv("HOME", "/home/u", 1);
+    setenv("XDG_STATE_HOME", "relative", 1);
+    assert_true(ull__state_folder(path));
+    assert_string_equal(path, "/home/u/.local/state/ullage");
+    setenv("XDG_STATE_HOME", "/s", 1);
+    assert_true(ull__state_folder(path));
+    assert_string_equal(path, "/s/ullage");
+    unsetenv("XDG_CONFIG_HOME");
+    unsetenv("HOME");
+    assert_false(ull__config_folder(path));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writes_and_replaces),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(writes_through_links_and_to_devices),
+        cmocka_unit_test(checks_without_a_trace),
+        cmocka_unit_test(reads_within_a_limit),
+        cmocka_unit_test(makes_folders_and_finds_homes),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
