@@ -271,12 +271,12 @@ static void managed(void)
     fact("info.managed.page_distance", "%llx %llx", (unsigned long long)p, (unsigned long long)q);
     cuMemsetD8(p, 7, 3 * MIB);
     cuCtxSynchronize();
-    fact("managed.touched.grown", "%lld", grown_kib(before));
+    fact("info.managed.touched.grown", "%lld", grown_kib(before));
     fact("managed.on_host", "%d", *(unsigned char *)p);
-    fact("managed.host_touch.grown", "%lld", grown_kib(before));
+    fact("info.managed.host_touch.grown", "%lld", grown_kib(before));
     fact("managed.free", "%d", cuMemFree(p));
     cuMemFree(q);
-    fact("managed.freed.grown", "%lld", grown_kib(before));
+    fact("info.managed.freed.grown", "%lld", grown_kib(before));
 }
 
 /* --- stream-ordered pools ------------------------------------------------------------------ */
@@ -724,6 +724,7 @@ static void deaths(void)
         usleep(200);
     }
     fact("info.death.reaped_ms", "%.1f freed_ms %.1f", reaped, freed);
+    fact("death.freed_at_once", "%d", freed < 10);
     usleep(500000);
     fact("ipc.owner_dead.grown", "%lld", grown_kib(before));
     unsigned char byte = 0;

@@ -1,0 +1,502 @@
+/*
+ * nvml.c: what the management library says of the cards.
+ *
+ *   ULLAGE_FAKE_NVML=nopids         process lists are empty, as in a container
+ *   ULLAGE_FAKE_NVML=otherpids      pids are those of another namespace: 100000 more
+ *   ULLAGE_FAKE_NVML=notsupported   nvmlInit fails
+ *
+ * The list of processes does not name all that is in use: about 5.5 MiB of each context, and memory
+ * that outlived its owner, show only in the card's figure. CUDA_VISIBLE_DEVICES means nothing here.
+ */
+#include "nvml.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "config.h"
+#include "shared.h"
+
+struct nvmlDevice_st {
+    int card;
+};
+
+static struct nvmlDevice_st devices[FAKE_MAX_CARDS];
+static struct fake_shared *shared;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int users;
+
+static bool mode_is(const char *name)
+{
+    const char *mode = getenv("ULLAGE_FAKE_NVML");
+    return mode && strcmp(mode, name) == 0;
+}
+
+static nvmlReturn_t init(void)
+{
+    nvmlReturn_t r = NVML_SUCCESS;
+    if (mode_is("notsupported"))
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    pthread_mutex_lock(&mutex);
+    if (!shared)
+        shared = fake_shared_open(true);
+    for (int i = 0; i < FAKE_MAX_CARDS; i++)
+        devices[i].card = i;
+    if (shared)
+        users++;
+    else
+        r = NVML_ERROR_UNKNOWN;
+    pthread_mutex_unlock(&mutex);
+    return r;
+}
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return init();
+}
+
+nvmlReturn_t nvmlInit(void)
+{
+    return init();
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags;
+    return init();
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    pthread_mutex_lock(&mutex);
+    nvmlReturn_t r = users > 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+    users -= users > 0;
+    pthread_mutex_unlock(&mutex);
+    return r;
+}
+
+static bool ready(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool is = users > 0;
+    pthread_mutex_unlock(&mutex);
+    return is;
+}
+
+/* Checks what all questions have in common. */
+#define CARD_OR_RETURN(card, device, out)                                                          \
+    if (!ready())                                                                                  \
+        return NVML_ERROR_UNINITIALIZED;                                                           \
+    if (!(out) || (device) < devices || (device) >= devices + fake_config()->count)                \
+        return NVML_ERROR_INVALID_ARGUMENT;                                                        \
+    const struct fake_card_config *card = &fake_config()->card[(device)->card]
+
+/* --- which devices there are --- */
+
+static nvmlReturn_t get_count(unsigned int *count)
+{
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = (unsigned int)fake_config()->physical;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    return get_count(count);
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
+{
+    return get_count(count);
+}
+
+static nvmlReturn_t by_index(unsigned int index, nvmlDevice_t *device)
+{
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!device || index >= (unsigned int)fake_config()->physical)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[index];
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    return by_index(index, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return by_index(index, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!uuid || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < fake_config()->count; i++) {
+        char text[48];
+        fake_uuid_text(&fake_config()->card[i], text);
+        if (strcasecmp(text, uuid) == 0) {
+            *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static nvmlReturn_t by_bus(const char *bus_id, nvmlDevice_t *device)
+{
+    unsigned int domain = 0, bus = 0, slot = 0;
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!bus_id || !device || sscanf(bus_id, "%x:%x:%x", &domain, &bus, &slot) != 3)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (domain != 0 || slot != 0 || bus == 0 || bus > (unsigned int)fake_config()->physical)
+        return NVML_ERROR_NOT_FOUND;
+    *device = &devices[bus - 1];
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
+{
+    return by_bus(bus_id, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
+{
+    return by_bus(bus_id, device);
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+    CARD_OR_RETURN(card, device, index);
+    *index = (unsigned int)(card->parent >= 0 ? card->instance : device->card);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
+{
+    CARD_OR_RETURN(card, device, minor);
+    *minor = (unsigned int)(card->parent >= 0 ? card->parent : device->card);
+    return NVML_SUCCESS;
+}
+
+/* --- MIG --- */
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
+{
+    CARD_OR_RETURN(card, device, current);
+    *current = card->instances > 0;
+    if (pending)
+        *pending = *current;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
+{
+    CARD_OR_RETURN(card, device, count);
+    *count = card->instances > 0 ? 7 : 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
+                                                 nvmlDevice_t *mig)
+{
+    CARD_OR_RETURN(card, device, mig);
+    (void)card;
+    for (int i = fake_config()->physical; i < fake_config()->count; i++)
+        if (fake_config()->card[i].parent == device->card &&
+            fake_config()->card[i].instance == (int)index) {
+            *mig = &devices[i];
+            return NVML_SUCCESS;
+        }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device)
+{
+    CARD_OR_RETURN(card, mig, device);
+    if (card->parent < 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[card->parent];
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig)
+{
+    CARD_OR_RETURN(card, device, is_mig);
+    *is_mig = card->parent >= 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
+{
+    CARD_OR_RETURN(card, device, id);
+    if (card->parent < 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *id = (unsigned int)card->instance + 1;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
+{
+    CARD_OR_RETURN(card, device, id);
+    if (card->parent < 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *id = 0;
+    return NVML_SUCCESS;
+}
+
+/* --- names --- */
+
+static nvmlReturn_t copy_text(char *out, unsigned int length, const char *text)
+{
+    if (strlen(text) >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(out, text);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    char text[64];
+    CARD_OR_RETURN(card, device, name);
+    if (card->parent >= 0)
+        snprintf(text, sizeof text, "Ullage Fake GPU %d MIG %d", card->parent, card->instance);
+    else
+        snprintf(text, sizeof text, "Ullage Fake GPU %d", device->card);
+    return copy_text(name, length, text);
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    char text[48];
+    CARD_OR_RETURN(card, device, uuid);
+    fake_uuid_text(card, text);
+    return copy_text(uuid, length, text);
+}
+
+static nvmlReturn_t get_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    CARD_OR_RETURN(card, device, pci);
+    unsigned int bus = (unsigned int)(card->parent >= 0 ? card->parent : device->card) + 1;
+    memset(pci, 0, sizeof *pci);
+    pci->bus = bus;
+    pci->pciDeviceId = 0xfa4e10de;
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", bus & 0xff);
+    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", bus & 0xff);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return get_pci(device, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    CARD_OR_RETURN(card, device, major);
+    (void)card;
+    *major = 9;
+    *minor = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    return ready() ? copy_text(version, length, "580.159.fake") : NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    return ready() ? copy_text(version, length, "13.580.159.fake") : NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    *version = fake_config()->driver_version;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    *version = fake_config()->driver_version;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%u/comm", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NVML_ERROR_NOT_FOUND;
+    if (fgets(text, sizeof text, file))
+        text[strcspn(text, "\n")] = '\0';
+    fclose(file);
+    return copy_text(name, length, text);
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    switch (result) {
+    case NVML_SUCCESS:
+        return "The operation was successful";
+    case NVML_ERROR_UNINITIALIZED:
+        return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+        return "Invalid argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+        return "Not supported";
+    case NVML_ERROR_NOT_FOUND:
+        return "Not found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "Insufficient size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        return "Driver not loaded";
+    default:
+        return "Unknown error";
+    }
+}
+
+/* --- memory --- */
+
+/* A card in MIG mode is the sum of its instances. */
+static uint64_t used_of(int index)
+{
+    uint64_t used = 0;
+    fake_shared_lock(shared);
+    fake_shared_reap(shared);
+    for (int i = 0; i < fake_config()->count; i++)
+        if (i == index || fake_config()->card[i].parent == index)
+            used += shared->card[i].used;
+    fake_shared_unlock(shared);
+    return used;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    CARD_OR_RETURN(card, device, memory);
+    if (fake_config()->integrated)
+        return NVML_ERROR_NOT_SUPPORTED;
+    memory->total = card->total + card->reserved;
+    memory->used = used_of(device->card) + card->reserved;
+    memory->free = memory->total - memory->used;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    CARD_OR_RETURN(card, device, memory);
+    if (fake_config()->integrated)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if (memory->version != NVML_MEMORY_V2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memory->total = card->total + card->reserved;
+    memory->reserved = card->reserved;
+    memory->used = used_of(device->card);
+    memory->free = card->total - memory->used;
+    return NVML_SUCCESS;
+}
+
+/* --- processes --- */
+
+static unsigned int list(int index, nvmlProcessInfo_t *out, unsigned int room)
+{
+    unsigned int count = 0, offset = mode_is("otherpids") ? 100000 : 0;
+    if (mode_is("nopids"))
+        return 0;
+    fake_shared_lock(shared);
+    fake_shared_reap(shared);
+    for (int p = 0; p < FAKE_MAX_PROCESSES; p++) {
+        const struct fake_process *process = &shared->process[p];
+        for (int c = 0; process->state != 0 && c < fake_config()->count; c++) {
+            int parent = fake_config()->card[c].parent;
+            if ((c != index && parent != index) || process->used[c] + process->hidden[c] == 0)
+                continue;
+            if (count < room)
+                out[count] = (nvmlProcessInfo_t){
+                    .pid = (unsigned int)process->pid + offset,
+                    .usedGpuMemory = process->used[c],
+                    .gpuInstanceId = parent >= 0 ? (unsigned int)fake_config()->card[c].instance + 1
+                                                 : 0xffffffffu,
+                    .computeInstanceId = parent >= 0 ? 0 : 0xffffffffu,
+                };
+            count++;
+        }
+    }
+    fake_shared_unlock(shared);
+    return count;
+}
+
+static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
+{
+    CARD_OR_RETURN(card, device, count);
+    (void)card;
+    if (fake_config()->integrated)
+        return NVML_ERROR_NOT_SUPPORTED;
+    unsigned int room = infos ? *count : 0;
+    *count = list(device->card, infos, room);
+    return *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_t *infos)
+{
+    return processes(device, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_t *infos)
+{
+    return processes(device, count, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
+                                                  struct process_info_v1 *infos)
+{
+    static nvmlProcessInfo_t full[FAKE_MAX_PROCESSES];
+    static pthread_mutex_t full_mutex = PTHREAD_MUTEX_INITIALIZER;
+    unsigned int found = FAKE_MAX_PROCESSES, room = count && infos ? *count : 0;
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    pthread_mutex_lock(&full_mutex);
+    nvmlReturn_t r = processes(device, &found, full);
+    for (unsigned int i = 0; r == NVML_SUCCESS && i < found && i < room; i++)
+        infos[i] = (struct process_info_v1){full[i].pid, full[i].usedGpuMemory};
+    pthread_mutex_unlock(&full_mutex);
+    if (r == NVML_SUCCESS)
+        *count = found;
+    return r == NVML_SUCCESS && found > room ? NVML_ERROR_INSUFFICIENT_SIZE : r;
+}
+
+static nvmlReturn_t none(nvmlDevice_t device, unsigned int *count)
+{
+    CARD_OR_RETURN(card, device, count);
+    (void)card;
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                      nvmlProcessInfo_t *infos)
+{
+    (void)infos;
+    return none(device, count);
+}
+
+nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                        nvmlProcessInfo_t *infos)
+{
+    (void)infos;
+    return none(device, count);
+}
