@@ -155,9 +155,12 @@ static ull_status take_everything(struct player *player, struct ull_error *err)
     }
     if (code == CUDA_ERROR_OUT_OF_MEMORY) {
         char want[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
+        ull__size_text(first ? first : reserve, want);
+        ull__size_text(available, have);
         snprintf(player->result->outcome, sizeof player->result->outcome,
-                 "out of memory at the start: wanted %s, free %s", ull__size_text(first, want),
-                 ull__size_text(available, have));
+                 first ? "out of memory at the start: wanted %s, free %s"
+                       : "out of memory at the start: the reserve alone is %s, free %s",
+                 want, have);
         return ULL_OK;
     }
     if (code != CUDA_SUCCESS)

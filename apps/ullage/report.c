@@ -81,7 +81,8 @@ static void add_device(struct ull_json *json, const struct report_job *job,
 {
     const struct ull__device_spec *device = &ull__ledger_spec(job->ledger)->devices[d];
     const struct ull__usage *usage = &account->usage[d];
-    uint64_t suggested = report_suggestion(usage->peak_bytes, device->total_bytes);
+    uint64_t suggested =
+        report_suggestion(report_needed(job, account, d), device->total_bytes);
     int measured = context_measured(job, account->number, d);
     ull__json_object(json);
     key_index(json, "logical", device->logical);
@@ -91,10 +92,11 @@ static void add_device(struct ull_json *json, const struct report_job *job,
     key_u64(json, "budget_bytes", view->budget_bytes[d]);
     key_u64(json, "held_bytes", usage->held_bytes);
     key_u64(json, "peak_bytes", usage->peak_bytes);
-    /* Two clocks meet in the average, so that it can round to just above the peak. */
-    key_u64(json, "average_bytes",
-            account->average_bytes[d] < usage->peak_bytes ? account->average_bytes[d]
-                                                          : usage->peak_bytes);
+    /* Two clocks meet in the average, so that it can round to just above the peak; a job shorter than
+     * the time between two samples has none. */
+    key_maybe(json, "average_bytes", account->average_bytes[d] > 0 || usage->peak_bytes == 0,
+              account->average_bytes[d] < usage->peak_bytes ? account->average_bytes[d]
+                                                            : usage->peak_bytes);
     key_maybe(json, "suggested_bytes", suggested > 0 && !view->preallocated[d], suggested);
     key_bool(json, "preallocated", view->preallocated[d]);
     key_maybe(json, "total_bytes", device->total_bytes > 0, device->total_bytes);

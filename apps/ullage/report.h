@@ -35,6 +35,13 @@ bool report_end(struct ull_json *json);
 void report_add_job(struct ull_json *json, const struct report_job *job);
 
 /*
+ * The most that is known to be needed on a device by an account: its peak, or what it held and wanted
+ * when it was refused and did not go on.
+ */
+uint64_t report_needed(const struct report_job *job, const struct ull__account_view *account,
+                       int device);
+
+/*
  * What to ask for next time: peak x 1.2 and at least peak + 0.5 GiB, rounded up to 0.1 GiB, never above
  * the card. 0 if nothing was held. Text as for -m ("4.1GiB"; "100%" where tenths do not fit).
  */

@@ -38,11 +38,26 @@ const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT])
     return buffer;
 }
 
+uint64_t report_needed(const struct report_job *job, const struct ull__account_view *account,
+                       int device)
+{
+    uint64_t needed = account->usage[device].peak_bytes;
+    for (int i = 0; i < job->history->refusal_count; i++) {
+        const struct ull__refusal *refusal = &job->history->refusals[i];
+        uint64_t sum = refusal->held_bytes + refusal->wanted_bytes;
+        if (refusal->device == device && refusal->account == account->number && !refusal->survived &&
+            !refusal->by_max_request && sum > needed && sum >= refusal->wanted_bytes)
+            needed = sum;
+    }
+    return needed;
+}
+
 /* One device over all accounts: with --each, the account that came closest to its budget. */
 struct device_use {
     int device;
     uint64_t peak;
     uint64_t average;
+    uint64_t needed; /* as report_needed */
     uint64_t budget;
     uint64_t total;
     bool preallocated;
@@ -61,8 +76,11 @@ static int collect_use(const struct report_job *job, struct device_use *used)
                                  .preallocated = view.preallocated[d]};
         struct ull__account_view account;
         for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
-            if (ull__ledger_account(job->ledger, a, &account) &&
-                account.usage[d].peak_bytes > use.peak) {
+            if (!ull__ledger_account(job->ledger, a, &account))
+                continue;
+            uint64_t needed = report_needed(job, &account, d);
+            use.needed = needed > use.needed ? needed : use.needed;
+            if (account.usage[d].peak_bytes > use.peak) {
                 use.peak = account.usage[d].peak_bytes;
                 use.average = account.average_bytes[d] < use.peak ? account.average_bytes[d] : use.peak;
             }
@@ -96,9 +114,10 @@ static void append_use(char text[SUMMARY_TEXT], const struct ull__job_spec *spec
         append(text, "device %d: ", spec->devices[use->device].logical);
     else if (several)
         append(text, "%s: ", spec->devices[use->device].uuid);
-    append(text, "peak %s of %s (%u%%)%s average %s", ull__size_text(use->peak, peak),
-           ull__size_text(use->budget, budget), percent, several ? "," : " ·",
-           ull__size_text(use->average, average));
+    append(text, "peak %s of %s (%u%%)", ull__size_text(use->peak, peak),
+           ull__size_text(use->budget, budget), percent);
+    if (use->average > 0) /* none for a job shorter than the time between two samples */
+        append(text, "%s average %s", several ? "," : " ·", ull__size_text(use->average, average));
 }
 
 static void append_advice(char text[SUMMARY_TEXT], const struct ull__job_spec *spec,
@@ -110,11 +129,14 @@ static void append_advice(char text[SUMMARY_TEXT], const struct ull__job_spec *s
         int logical = spec->devices[used[i].device].logical;
         if (used[i].preallocated || (count > 1 && logical < 0))
             continue;
-        uint64_t bytes = report_suggestion(used[i].peak, used[i].total);
+        uint64_t bytes = report_suggestion(used[i].needed, used[i].total);
         append(text, "%s", any ? "," : " · next time -m ");
         if (count > 1)
             append(text, "%d=", logical);
         append(text, "%s", report_suggestion_text(bytes, size));
+        /* A program that was stopped short did not show how much it would have taken. */
+        if (used[i].needed > used[i].peak && bytes < used[i].total)
+            append(text, " or more");
         any = true;
     }
     for (int i = 0; i < count; i++) {
