@@ -62,8 +62,7 @@ uint32_t block_take(struct block *block, uint64_t size)
         if (rest == BLOCK_NONE)
             return BLOCK_NONE;
         struct block_piece *piece = &block->pieces[best];
-        block->pieces[rest] =
-            (struct block_piece){piece->size - need, best, piece->after, false};
+        block->pieces[rest] = (struct block_piece){piece->size - need, best, piece->after, false};
         if (piece->after != BLOCK_NONE)
             block->pieces[piece->after].before = rest;
         piece->after = rest;

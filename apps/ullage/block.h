@@ -15,7 +15,7 @@ struct block {
     struct block_piece *pieces; /* linked by address; piece 0 is the first */
     uint32_t count;
     uint32_t capacity;
-    uint32_t spare;             /* list of unused entries */
+    uint32_t spare; /* list of unused entries */
     uint64_t free_bytes;
 };
 

@@ -16,14 +16,16 @@ static ull_status parse_rule(const char *text, struct budget *budget, struct ull
         size_t length = (size_t)(equals - text);
         if (length == 0 || length >= sizeof rule.device)
             return ull__fail(err, ULL_E_INVALID,
-                             "'%.100s' names no device before '=': expected DEVICE=SIZE as 0=4GiB", text);
+                             "'%.100s' names no device before '=': expected DEVICE=SIZE as 0=4GiB",
+                             text);
         memcpy(rule.device, text, length);
         bool digits = strspn(rule.device, "0123456789") == length;
         if (!(digits && length <= 4) && strncmp(rule.device, "GPU-", 4) != 0 &&
             strncmp(rule.device, "MIG-", 4) != 0)
-            return ull__fail(err, ULL_E_INVALID,
-                             "'%.60s' is not a device: expected a logical index or a UUID, as 0=4GiB",
-                             rule.device);
+            return ull__fail(
+                err, ULL_E_INVALID,
+                "'%.60s' is not a device: expected a logical index or a UUID, as 0=4GiB",
+                rule.device);
         size = equals + 1;
     }
     ull_status status = ull__size_or_share_parse(size, &rule.size, err);
@@ -126,7 +128,8 @@ static ull_status check_rules(const struct budget *budget, const struct ull__job
         }
         if (rule[0] && !isdigit((unsigned char)rule[0]) && matches > 1)
             return ull__fail(err, ULL_E_NO_DEVICE,
-                             "the budget for device %s fits several GPUs: give more of the UUID", rule);
+                             "the budget for device %s fits several GPUs: give more of the UUID",
+                             rule);
     }
     return ULL_OK;
 }
@@ -152,10 +155,11 @@ ull_status budget_apply(const struct budget *budget, const struct machine *machi
         if (!rule)
             continue;
         if (device->total_bytes == 0)
-            return ull__fail(err, ULL_E_NO_DEVICE,
-                             "the size of GPU %s is unknown: neither NVML nor the CUDA driver tells it, "
-                             "so no budget can be kept",
-                             device->uuid);
+            return ull__fail(
+                err, ULL_E_NO_DEVICE,
+                "the size of GPU %s is unknown: neither NVML nor the CUDA driver tells it, "
+                "so no budget can be kept",
+                device->uuid);
         uint64_t bytes = rule->size.bytes;
         if (rule->size.percent > 0)
             bytes = (uint64_t)((long double)device->total_bytes * rule->size.percent / 100);

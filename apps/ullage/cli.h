@@ -12,7 +12,7 @@
 
 enum {
     EXIT_OK = 0,
-    EXIT_FAILED = 1,      /* a check, a bad file, nothing that fits */
+    EXIT_FAILED = 1, /* a check, a bad file, nothing that fits */
     EXIT_USAGE = 2,
     EXIT_NO_DEVICE = 3,
     EXIT_OWN_FAILURE = 125, /* `run`: of ullage itself, the command was not started */
@@ -31,8 +31,7 @@ int cmd_replay(int argc, char **argv);
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same, then how to get help; returns EXIT_USAGE. */
-int cli_usage_error(const char *verb, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+int cli_usage_error(const char *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Explains what getopt_long refused; returns EXIT_USAGE. */
 int cli_bad_option(const char *verb, int option, char **argv);

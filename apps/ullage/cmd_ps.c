@@ -19,16 +19,17 @@ enum { WIDTH = 80, NAME_WIDTH = 30, PID_WIDTH = 8, GPU_WIDTH = 5, BYTES_WIDTH = 
 
 static void print_help(void)
 {
-    printf("Usage: ullage ps [-o table|json|csv] [--tree]\n"
-           "\n"
-           "Shows jobs, their processes, budgets, and what is held and was held at most.\n"
-           "\n"
-           "  -o, --output FORMAT  table (default), json (as the report of run), or csv\n"
-           "      --tree           processes below the ones that started them\n"
-           "  -h, --help           this text\n"
-           "\n"
-           "A process marked 'outside' uses a GPU and belongs to a job but is not held by it,\n"
-           "because the preload library did not get into it (static, setuid, empty environment).\n");
+    printf(
+        "Usage: ullage ps [-o table|json|csv] [--tree]\n"
+        "\n"
+        "Shows jobs, their processes, budgets, and what is held and was held at most.\n"
+        "\n"
+        "  -o, --output FORMAT  table (default), json (as the report of run), or csv\n"
+        "      --tree           processes below the ones that started them\n"
+        "  -h, --help           this text\n"
+        "\n"
+        "A process marked 'outside' uses a GPU and belongs to a job but is not held by it,\n"
+        "because the preload library did not get into it (static, setuid, empty environment).\n");
 }
 
 /* --- table --------------------------------------------------------------------------------------- */
@@ -36,8 +37,8 @@ static void print_help(void)
 struct row {
     const char *name;
     int indent;
-    uint32_t pid;        /* 0: none */
-    int gpu;             /* logical; -1: "-" ; -2: blank */
+    uint32_t pid; /* 0: none */
+    int gpu;      /* logical; -1: "-" ; -2: blank */
     const uint64_t *budget;
     const uint64_t *held;
     const uint64_t *peak;
@@ -112,7 +113,8 @@ static int by_held(const void *left, const void *right)
     uint64_t a = held_by(left), b = held_by(right);
     if (a != b)
         return a > b ? -1 : 1;
-    return ((const struct seen_process *)left)->view.pid < ((const struct seen_process *)right)->view.pid
+    return ((const struct seen_process *)left)->view.pid <
+                   ((const struct seen_process *)right)->view.pid
                ? -1
                : 1;
 }
@@ -212,9 +214,9 @@ static void print_account(const struct live_job *job, const struct ull__job_view
         if (!report_shows_device(job->report.ledger, d))
             continue;
         struct row row = {.name = first ? name : "",
-                          .pid = !first               ? 0
-                                 : account->number    ? account->root_pid
-                                                      : view->supervisor_pid,
+                          .pid = !first            ? 0
+                                 : account->number ? account->root_pid
+                                                   : view->supervisor_pid,
                           .gpu = spec->devices[d].logical,
                           .budget = &view->budget_bytes[d],
                           .held = &account->usage[d].held_bytes,
@@ -329,8 +331,7 @@ static void csv_job(const struct live_job *job)
         for (int o = 0; o < job->report.outside_count; o++) {
             const struct outside_process *outside = &job->outside[o];
             struct ull__usage usage = {.held_bytes = outside->used_bytes};
-            if (strcmp(outside->uuid, spec->devices[d].uuid) == 0 &&
-                outside->used_bytes != UINT64_MAX)
+            if (strcmp(outside->uuid, spec->devices[d].uuid) == 0 && outside->used_bytes != UINT64_MAX)
                 csv_row(spec, view.id, 0, "outside", outside->pid, outside->command, d, NULL, &usage);
         }
     }

@@ -68,11 +68,14 @@ static void obey_growth_variable(struct replay_request *request)
 static int parse_options(int argc, char **argv, struct replay_options *options)
 {
     enum { PREALLOCATE = 256, GROWTH, DEVICE, REPEAT, HOLD };
-    static const struct option longs[] = {
-        {"preallocate", no_argument, NULL, PREALLOCATE}, {"growth", no_argument, NULL, GROWTH},
-        {"device", required_argument, NULL, DEVICE},     {"repeat", required_argument, NULL, REPEAT},
-        {"hold", required_argument, NULL, HOLD},         {"output", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},                {0}};
+    static const struct option longs[] = {{"preallocate", no_argument, NULL, PREALLOCATE},
+                                          {"growth", no_argument, NULL, GROWTH},
+                                          {"device", required_argument, NULL, DEVICE},
+                                          {"repeat", required_argument, NULL, REPEAT},
+                                          {"hold", required_argument, NULL, HOLD},
+                                          {"output", required_argument, NULL, 'o'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     bool growth = false;
     int option;
     long value;
@@ -93,7 +96,8 @@ static int parse_options(int argc, char **argv, struct replay_options *options)
             break;
         case REPEAT:
             if (!read_count(optarg, 1000000, &value) || value == 0)
-                return cli_usage_error("replay", "--repeat is '%.40s': expected 1 to 1000000", optarg);
+                return cli_usage_error("replay", "--repeat is '%.40s': expected 1 to 1000000",
+                                       optarg);
             options->request.repeat = value;
             break;
         case HOLD:

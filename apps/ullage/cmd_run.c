@@ -55,8 +55,8 @@ static int resolve_devices(struct run *run)
     devices_visible(&run->machine, getenv("CUDA_VISIBLE_DEVICES"), &run->visible);
     if (options->gpus) {
         struct selection chosen;
-        ull_status status = devices_select(&run->machine, options->gpus, &run->visible, getenv,
-                                           &chosen, &err);
+        ull_status status =
+            devices_select(&run->machine, options->gpus, &run->visible, getenv, &chosen, &err);
         if (status != ULL_OK) {
             cli_say("%s", err.message);
             return status == ULL_E_INVALID ? EXIT_USAGE : EXIT_NO_DEVICE;
@@ -130,7 +130,9 @@ static void describe_job(struct run *run)
     const char *slash = strrchr(command[0], '/');
     const char *outer = getenv("ULLAGE_JOB");
     copy_text(job->name, sizeof job->name,
-              run->options.name ? run->options.name : slash ? slash + 1 : command[0]);
+              run->options.name ? run->options.name
+              : slash           ? slash + 1
+                                : command[0]);
     size_t used = 0;
     for (char **word = command; *word && used < sizeof job->command; word++)
         used += (size_t)snprintf(job->command + used, sizeof job->command - used, "%s%s",
@@ -160,7 +162,8 @@ static void add_other_job(struct ull__ledger *ledger, void *data)
     struct ull__job_view view;
     ull__ledger_job(ledger, &view);
     /* A job inside another one is already counted there. */
-    if (spec->parent[0] || strcmp(ull__ledger_path(ledger), ull__ledger_path(others->run->ledger)) == 0 ||
+    if (spec->parent[0] ||
+        strcmp(ull__ledger_path(ledger), ull__ledger_path(others->run->ledger)) == 0 ||
         (!view.supervisor_alive && view.process_count == 0))
         return;
     for (int d = 0; d < others->run->job.device_count; d++) {
@@ -273,9 +276,8 @@ static ull_status write_report(const struct run *run, const struct report_job *j
     ull__json_init(&json, NULL);
     report_begin(&json);
     report_add_job(&json, job);
-    ull_status status = report_end(&json)
-                            ? ull__file_write(run->report, json.text, json.size, err)
-                            : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
+    ull_status status = report_end(&json) ? ull__file_write(run->report, json.text, json.size, err)
+                                          : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
     ull__json_free(&json);
     return status;
 }
@@ -290,8 +292,8 @@ static void append_log(const struct run *run, const char *summary)
         return;
     int fd = open(log->value, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
-    int length = snprintf(line, sizeof line, "%s %ld %s: %s\n", when, (long)getpid(), run->job.name,
-                          summary);
+    int length =
+        snprintf(line, sizeof line, "%s %ld %s: %s\n", when, (long)getpid(), run->job.name, summary);
     if (fd < 0 || write(fd, line, (size_t)length) != length)
         cli_say("cannot append to the log '%s' (%s)", log->value, log->set_by);
     if (fd >= 0)

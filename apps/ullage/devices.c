@@ -155,15 +155,16 @@ static ull_status select_one(const struct machine *machine, const char *entry, i
         if (*place < 0)
             return ull__fail(err, ULL_E_NO_DEVICE, "-g %s: no such GPU: %s", entry, have);
     } else {
-        return ull__fail(err, ULL_E_INVALID,
-                         "-g '%.80s' is not a GPU: expected indexes as nvidia-smi counts them, UUIDs "
-                         "(GPU-... or MIG-...) or 'local'",
-                         entry);
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "-g '%.80s' is not a GPU: expected indexes as nvidia-smi counts them, UUIDs "
+            "(GPU-... or MIG-...) or 'local'",
+            entry);
     }
     if (machine->devices[*place].divided)
-        return ull__fail(err, ULL_E_NO_DEVICE,
-                         "-g %s is divided into MIG instances: name one by its UUID (nvidia-smi -L)",
-                         entry);
+        return ull__fail(
+            err, ULL_E_NO_DEVICE,
+            "-g %s is divided into MIG instances: name one by its UUID (nvidia-smi -L)", entry);
     return ULL_OK;
 }
 
@@ -186,9 +187,10 @@ static ull_status select_local(const struct selection *visible, char *(*get)(con
         selected->place[0] = visible->place[rank % visible->count];
         return ULL_OK;
     }
-    return ull__fail(err, ULL_E_INVALID,
-                     "-g local needs OMPI_COMM_WORLD_LOCAL_RANK, LOCAL_RANK, SLURM_LOCALID or "
-                     "HOROVOD_LOCAL_RANK: none is set (is this started by mpirun, torchrun or srun?)");
+    return ull__fail(
+        err, ULL_E_INVALID,
+        "-g local needs OMPI_COMM_WORLD_LOCAL_RANK, LOCAL_RANK, SLURM_LOCALID or "
+        "HOROVOD_LOCAL_RANK: none is set (is this started by mpirun, torchrun or srun?)");
 }
 
 ull_status devices_select(const struct machine *machine, const char *text,

@@ -46,11 +46,11 @@ ull_status environ_find_libraries(struct preload_paths *paths, struct ull_error 
         char *slash = strrchr(self, '/');
         if (slash)
             *slash = 0;
-        found = slash &&
-                (try_folder(self, "", paths) || try_folder(self, "/../lib/ullage", paths));
+        found = slash && (try_folder(self, "", paths) || try_folder(self, "/../lib/ullage", paths));
         if (!found)
             return ull__fail(err, ULL_E_NOT_FOUND,
-                             PRELOAD_NAME " and " NVML_NAME " are neither in '%.150s' nor in "
+                             PRELOAD_NAME
+                             " and " NVML_NAME " are neither in '%.150s' nor in "
                              "'%.150s/../lib/ullage': install ullage whole, or set ULLAGE_LIBDIR",
                              self, self);
     }
@@ -121,8 +121,8 @@ ull_status environ_enter_job(const struct preload_paths *paths, const char *ledg
     char *preload = environ_preload_value(paths, getenv("LD_PRELOAD"));
     name_real_library("ULLAGE_LIBCUDA", "libcuda.so.1");
     name_real_library("ULLAGE_LIBNVML", "libnvidia-ml.so.1");
-    bool good = preload && setenv("LD_PRELOAD", preload, 1) == 0 &&
-                setenv("ULLAGE_JOB", ledger, 1) == 0;
+    bool good =
+        preload && setenv("LD_PRELOAD", preload, 1) == 0 && setenv("ULLAGE_JOB", ledger, 1) == 0;
     free(preload);
     return good ? ULL_OK : ull__fail(err, ULL_E_SYSTEM, "no memory for the environment");
 }

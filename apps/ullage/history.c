@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct seen_process *find_process(struct history *history,
-                                         const struct ull__process_view *view)
+static struct seen_process *find_process(struct history *history, const struct ull__process_view *view)
 {
     /* From the end: those that live now came last. */
     for (int i = history->process_count - 1; i >= 0; i--) {
@@ -19,8 +18,7 @@ static struct seen_process *find_process(struct history *history,
     }
     if (history->process_count == history->process_capacity) {
         int capacity = history->process_capacity ? history->process_capacity * 2 : 16;
-        struct seen_process *grown =
-            realloc(history->processes, (size_t)capacity * sizeof *grown);
+        struct seen_process *grown = realloc(history->processes, (size_t)capacity * sizeof *grown);
         if (!grown)
             return NULL;
         history->processes = grown;
@@ -63,9 +61,8 @@ static void update_refusals(struct history *history, struct ull__ledger *ledger,
         if (!kept->survived && ull__ledger_refusal(ledger, kept->number, &refusal))
             kept->survived = refusal.survived;
     }
-    uint64_t next = history->refusal_count
-                        ? history->refusals[history->refusal_count - 1].number + 1
-                        : 1;
+    uint64_t next =
+        history->refusal_count ? history->refusals[history->refusal_count - 1].number + 1 : 1;
     for (; next <= total && history->refusal_count < HISTORY_REFUSALS; next++) {
         if (ull__ledger_refusal(ledger, next, &refusal))
             history->refusals[history->refusal_count++] = refusal;

@@ -20,8 +20,8 @@ struct history {
     struct seen_process *processes; /* in order of appearance */
     int process_count;
     int process_capacity;
-    uint64_t processes_dropped;     /* not kept for want of room */
-    struct ull__refusal *refusals;  /* the first ones, by number */
+    uint64_t processes_dropped;    /* not kept for want of room */
+    struct ull__refusal *refusals; /* the first ones, by number */
     int refusal_count;
 };
 

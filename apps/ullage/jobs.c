@@ -112,9 +112,9 @@ static void find_outside(struct job_list *list, struct ull__nvml *nvml)
     struct ull__nvml_process *processes = calloc(LISTED_PROCESSES, sizeof *processes);
     int count = devices && processes ? ull__nvml_devices(nvml, devices, LISTED_DEVICES) : 0;
     for (int d = 0; d < count && d < LISTED_DEVICES; d++) {
-        int listed = devices[d].divided ? 0
-                                        : ull__nvml_processes(nvml, devices[d].handle, processes,
-                                                              LISTED_PROCESSES);
+        int listed = devices[d].divided
+                         ? 0
+                         : ull__nvml_processes(nvml, devices[d].handle, processes, LISTED_PROCESSES);
         for (int p = 0; p < listed && p < LISTED_PROCESSES; p++) {
             struct live_job *job =
                 is_member(list, processes[p].pid) ? NULL : job_of(list, processes[p].pid);

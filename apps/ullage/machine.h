@@ -21,8 +21,8 @@ struct machine_device {
     char uuid[ULL_UUID_TEXT];
     char name[ULL_NAME_TEXT];
     char bus_id[32];
-    int physical;         /* as nvidia-smi counts; an instance has its card's; -1 unknown */
-    bool divided;         /* in MIG mode: programs get its instances instead */
+    int physical; /* as nvidia-smi counts; an instance has its card's; -1 unknown */
+    bool divided; /* in MIG mode: programs get its instances instead */
     bool integrated;
     uint64_t total_bytes; /* 0 unknown */
 };
@@ -30,7 +30,7 @@ struct machine_device {
 struct machine {
     int count;
     struct machine_device devices[MACHINE_DEVICES];
-    int cuda_count;       /* devices that CUDA counts when CUDA_VISIBLE_DEVICES is not set */
+    int cuda_count; /* devices that CUDA counts when CUDA_VISIBLE_DEVICES is not set */
     int cuda_order[MACHINE_DEVICES]; /* their places in `devices` */
     bool has_nvml;
     struct ull__nvml nvml; /* open while has_nvml */

@@ -27,7 +27,8 @@ static void format_uuid(const CUuuid *uuid, char text[ULL_UUID_TEXT])
     const unsigned char *b = (const unsigned char *)uuid->bytes;
     snprintf(text, ULL_UUID_TEXT,
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
 }
 
 static void report_devices(void *driver, int out)

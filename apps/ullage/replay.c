@@ -35,11 +35,11 @@ struct player {
     struct ull__nvml nvml;
     bool has_nvml;
     char uuid[64];
-    size_t free_at_start; /* behind the context: what memory info is compared with without NVML */
+    size_t free_at_start;  /* behind the context: what memory info is compared with without NVML */
     CUdeviceptr *pointers; /* per slot of the trace; 0 where nothing is live */
     uint32_t *pieces;      /* the same with a block */
     struct block block;
-    CUdeviceptr whole;     /* the block's memory */
+    CUdeviceptr whole; /* the block's memory */
 };
 
 static ull_status load_driver(struct player *player, struct ull_error *err)
@@ -47,10 +47,11 @@ static ull_status load_driver(struct player *player, struct ull_error *err)
     /* By name on purpose: this must be the stand-in when there is one. */
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (!driver)
-        return ull__fail(err, ULL_E_NOT_FOUND,
-                         "no CUDA driver: %.200s. To try without a GPU: LD_LIBRARY_PATH=build/release/"
-                         "tests/fakecuda",
-                         dlerror());
+        return ull__fail(
+            err, ULL_E_NOT_FOUND,
+            "no CUDA driver: %.200s. To try without a GPU: LD_LIBRARY_PATH=build/release/"
+            "tests/fakecuda",
+            dlerror());
 #define X(name)                                                                                    \
     player->name = (ull_fn_##name *)dlsym(driver, #name);                                          \
     if (!player->name)                                                                             \
@@ -70,7 +71,8 @@ static void learn_uuid(struct player *player, CUdevice device)
     const unsigned char *b = (const unsigned char *)uuid.bytes;
     snprintf(player->uuid, sizeof player->uuid,
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
 }
 
 static void end_out_of_memory(struct replay_result *result, uint64_t line, uint64_t wanted,
@@ -78,8 +80,9 @@ static void end_out_of_memory(struct replay_result *result, uint64_t line, uint6
 {
     char want[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
     result->line = line;
-    snprintf(result->outcome, sizeof result->outcome, "out of memory at line %llu: wanted %s, free %s",
-             (unsigned long long)line, ull__size_text(wanted, want), ull__size_text(available, have));
+    snprintf(result->outcome, sizeof result->outcome,
+             "out of memory at line %llu: wanted %s, free %s", (unsigned long long)line,
+             ull__size_text(wanted, want), ull__size_text(available, have));
 }
 
 /* Fills held_bytes: the driver's own figure for this process, else the change in what is free. */
@@ -115,7 +118,8 @@ static ull_status start(struct player *player, struct ull_error *err)
         return ull__fail(err, ULL_E_DRIVER, "cuInit failed with CUDA error %d", code);
     player->cuDeviceGetCount(&count);
     if (player->cuDeviceGet(&device, player->request->device) != CUDA_SUCCESS)
-        return ull__fail(err, ULL_E_NO_DEVICE, "no device cuda:%d: the driver sees %d, counted from 0",
+        return ull__fail(err, ULL_E_NO_DEVICE,
+                         "no device cuda:%d: the driver sees %d, counted from 0",
                          player->request->device, count);
     learn_uuid(player, device);
     code = player->cuDevicePrimaryCtxRetain(&context, device);

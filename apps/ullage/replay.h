@@ -15,14 +15,14 @@ struct replay_request {
 };
 
 struct replay_result {
-    uint64_t limit_bytes;     /* what the driver says the card has */
+    uint64_t limit_bytes; /* what the driver says the card has */
     bool held_known;
-    uint64_t held_bytes;      /* by this process when most was live; with its context if NVML says */
+    uint64_t held_bytes; /* by this process when most was live; with its context if NVML says */
     uint64_t live_peak_bytes; /* of the trace, as asked for */
     uint64_t operations;      /* lines played */
     double seconds;           /* spent on them */
     bool completed;
-    uint64_t line;            /* of the trace where it ended, 0 if completed or before the first */
+    uint64_t line; /* of the trace where it ended, 0 if completed or before the first */
     char outcome[160];
 };
 

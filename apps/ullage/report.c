@@ -81,8 +81,7 @@ static void add_device(struct ull_json *json, const struct report_job *job,
 {
     const struct ull__device_spec *device = &ull__ledger_spec(job->ledger)->devices[d];
     const struct ull__usage *usage = &account->usage[d];
-    uint64_t suggested =
-        report_suggestion(report_needed(job, account, d), device->total_bytes);
+    uint64_t suggested = report_suggestion(report_needed(job, account, d), device->total_bytes);
     int measured = context_measured(job, account->number, d);
     ull__json_object(json);
     key_index(json, "logical", device->logical);
@@ -148,7 +147,9 @@ static void add_process(struct ull_json *json, const struct report_job *job,
     key_string(json, "command", seen->view.command);
     key_u64(json, "account", seen->view.account);
     key_string(json, "state",
-               !seen->present ? "ended" : seen->view.draining ? "draining" : "running");
+               !seen->present        ? "ended"
+               : seen->view.draining ? "draining"
+                                     : "running");
     key_u64(json, "held_bytes", held);
     key_u64(json, "peak_bytes", peak);
     key_bool(json, "context_measured", seen->view.context_measured);
@@ -264,9 +265,10 @@ static void add_advice(struct ull_json *json, const struct report_job *job,
                                "smaller ones, lowers what activations take");
         ull__json_string(json, "16-bit activations (mixed precision), or recomputation (gradient "
                                "checkpointing), lower it further at the same batch");
-        ull__json_string(json, "if what is held grows from step to step, look for tensors kept alive "
-                               "on the host side: a data pipeline that prefetches to the device, or "
-                               "a list of losses that keeps their graphs");
+        ull__json_string(json,
+                         "if what is held grows from step to step, look for tensors kept alive "
+                         "on the host side: a data pipeline that prefetches to the device, or "
+                         "a list of losses that keeps their graphs");
     }
     ull__json_array_end(json);
 }

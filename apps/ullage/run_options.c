@@ -17,7 +17,8 @@ static void print_help(void)
         "\n"
         "  -m, --memory SIZE|PCT      budget on every GPU: 4GiB, 4096M, 4GB, or 40%% of each card\n"
         "  -m DEV=SIZE|PCT,...        budgets by device as the command counts them: 0=4GiB,1=40%%\n"
-        "  -g, --gpus LIST            GPUs to use: indexes as nvidia-smi counts, UUIDs, or 'local'\n"
+        "  -g, --gpus LIST            GPUs to use: indexes as nvidia-smi counts, UUIDs, or "
+        "'local'\n"
         "                             for the one of this process's local rank\n"
         "      --growth               make frameworks start small and grow\n"
         "      --each                 a budget of its own for every direct child\n"
@@ -65,8 +66,8 @@ static int set_from_call(struct run_options *options, enum ull__conf_key key, co
 static int check_name(const char *name)
 {
     if (name[0] == 0 || strlen(name) >= ULL_NAME_TEXT || strpbrk(name, "\n\t"))
-        return cli_usage_error("run", "--name '%.80s': expected 1 to %d characters in one line", name,
-                               ULL_NAME_TEXT - 1);
+        return cli_usage_error("run", "--name '%.80s': expected 1 to %d characters in one line",
+                               name, ULL_NAME_TEXT - 1);
     return 0;
 }
 
@@ -128,7 +129,8 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
     if (loaded != ULL_OK)
         return cli_usage_error("run", "%s", err.message);
     if (optind == argc)
-        return cli_usage_error("run", "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
+        return cli_usage_error("run",
+                               "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
     options->command = argv + optind;
     return check_values(options);
 }
@@ -136,8 +138,8 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
 void run_options_describe(const struct run_options *options, char *text, size_t size)
 {
     /* What decides about memory comes first, should the text be cut. */
-    static const enum ull__conf_key order[] = {ULL_CONF_MEMORY, ULL_CONF_GROWTH, ULL_CONF_MAX_REQUEST,
-                                               ULL_CONF_REPORT, ULL_CONF_LOG};
+    static const enum ull__conf_key order[] = {ULL_CONF_MEMORY, ULL_CONF_GROWTH,
+                                               ULL_CONF_MAX_REQUEST, ULL_CONF_REPORT, ULL_CONF_LOG};
     size_t used = 0;
     text[0] = 0;
     if (!options->conf.item[ULL_CONF_MEMORY].set)

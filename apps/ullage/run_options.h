@@ -8,13 +8,13 @@
 struct run_options {
     struct ull__conf conf;
     struct budget budget;
-    bool budget_from_call;    /* -m was given, so a machine without a GPU is an error */
-    const char *gpus;         /* -g or NULL */
+    bool budget_from_call; /* -m was given, so a machine without a GPU is an error */
+    const char *gpus;      /* -g or NULL */
     bool growth;
     bool each;
     bool quiet;
-    uint64_t max_request;     /* 0: no limit */
-    const char *name;         /* NULL: from the command */
+    uint64_t max_request; /* 0: no limit */
+    const char *name;     /* NULL: from the command */
     char **command;
 };
 

@@ -82,7 +82,8 @@ static int collect_use(const struct report_job *job, struct device_use *used)
             use.needed = needed > use.needed ? needed : use.needed;
             if (account.usage[d].peak_bytes > use.peak) {
                 use.peak = account.usage[d].peak_bytes;
-                use.average = account.average_bytes[d] < use.peak ? account.average_bytes[d] : use.peak;
+                use.average =
+                    account.average_bytes[d] < use.peak ? account.average_bytes[d] : use.peak;
             }
         }
         if (use.peak > 0)

@@ -125,8 +125,7 @@ static ull_status add_allocation(struct reader *reader, struct trace_event *even
     }
     if (event->size > MAX_BYTES - reader->live_bytes) {
         snprintf(text, sizeof text, "%llu", (unsigned long long)event->size);
-        return fail_line(reader, err, "the live sizes overflow with size", text,
-                         "a sum below 8 EiB");
+        return fail_line(reader, err, "the live sizes overflow with size", text, "a sum below 8 EiB");
     }
     if (!entry->used)
         reader->id_count++;
@@ -168,7 +167,8 @@ static ull_status reserve_event(struct reader *reader, struct ull_error *err)
     if (trace->count < reader->capacity)
         return ULL_OK;
     if (trace->count >= MAX_EVENTS)
-        return ull__fail(err, ULL_E_FORMAT, "%.200s has more than %d lines", reader->path, MAX_EVENTS);
+        return ull__fail(err, ULL_E_FORMAT, "%.200s has more than %d lines", reader->path,
+                         MAX_EVENTS);
     size_t capacity = reader->capacity ? reader->capacity * 2 : 4096;
     struct trace_event *events = realloc(trace->events, capacity * sizeof *events);
     if (events)
@@ -231,8 +231,10 @@ static ull_status open_gzip(const char *path, gzFile *file, struct ull_error *er
     }
     if (pread(fd, magic, sizeof magic, 0) != 2 || magic[0] != 0x1f || magic[1] != 0x8b) {
         close(fd);
-        return ull__fail(err, ULL_E_FORMAT, "'%.200s' is not gzip (begins with %02x %02x): expected a "
-                         "trace as gzip CSV with the columns " HEADER, path, magic[0], magic[1]);
+        return ull__fail(err, ULL_E_FORMAT,
+                         "'%.200s' is not gzip (begins with %02x %02x): expected a "
+                         "trace as gzip CSV with the columns " HEADER,
+                         path, magic[0], magic[1]);
     }
     *file = gzdopen(fd, "rb");
     if (!*file) {
@@ -304,8 +306,10 @@ ull_status trace_load(const char *path, struct trace *trace, struct ull_error *e
     free(reader.ids);
     free(reader.free_slots);
     if (status == ULL_OK && loaded.count == 0)
-        status = ull__fail(err, ULL_E_FORMAT, "%.200s holds no allocation: expected lines below the "
-                           "header " HEADER, path);
+        status = ull__fail(err, ULL_E_FORMAT,
+                           "%.200s holds no allocation: expected lines below the "
+                           "header " HEADER,
+                           path);
     if (status == ULL_OK)
         *trace = loaded;
     else

@@ -18,16 +18,16 @@ struct trace_event {
     uint64_t time_us;
     uint64_t size;
     uint64_t stream;
-    uint32_t slot;  /* ids renumbered from 0 and reused after a free: an index into a table */
+    uint32_t slot; /* ids renumbered from 0 and reused after a free: an index into a table */
     bool allocates;
 };
 
 struct trace {
     struct trace_event *events; /* event i is line i + 2 of the file */
     size_t count;
-    uint32_t slots;             /* most ids live at a time */
-    uint64_t peak_bytes;        /* largest sum of live sizes */
-    size_t peak_event;          /* the event that reaches it first */
+    uint32_t slots;      /* most ids live at a time */
+    uint64_t peak_bytes; /* largest sum of live sizes */
+    size_t peak_event;   /* the event that reaches it first */
 };
 
 /* ULL_E_NOT_FOUND, ULL_E_PERMISSION, ULL_E_SYSTEM, ULL_E_FORMAT with the line, value and what was expected. */

@@ -68,8 +68,9 @@ static ull_status read_line(struct ull__conf *conf, char *line, const char *sour
         return ULL_OK;
     char *equals = strchr(text, '=');
     if (!equals)
-        return ull__fail(err, ULL_E_FORMAT, "%.200s line %d: '%.80s' has no '=': expected key = value",
-                         source, number, text);
+        return ull__fail(err, ULL_E_FORMAT,
+                         "%.200s line %d: '%.80s' has no '=': expected key = value", source, number,
+                         text);
     *equals = 0;
     char *name = trim(text), *value = trim(equals + 1);
     for (int key = 0; key < ULL_CONF_KEYS; key++) {
@@ -97,8 +98,8 @@ ull_status ull__conf_read(struct ull__conf *conf, const char *text, const char *
         size_t length = strcspn(text, "\n");
         number++;
         if (length >= sizeof line)
-            return ull__fail(err, ULL_E_FORMAT, "%.200s line %d is longer than %zu characters", source,
-                             number, sizeof line - 1);
+            return ull__fail(err, ULL_E_FORMAT, "%.200s line %d is longer than %zu characters",
+                             source, number, sizeof line - 1);
         memcpy(line, text, length);
         line[length] = 0;
         ull_status status = read_line(conf, line, source, number, err);

@@ -19,9 +19,9 @@ int mkdir(const char *path, mode_t mode); /* <sys/stat.h> would clash with <linu
 
 static ull_status fail_errno(struct ull_error *err, int error, const char *what, const char *path)
 {
-    ull_status status = error == ENOENT || error == ENOTDIR      ? ULL_E_NOT_FOUND
-                        : error == EACCES || error == EPERM      ? ULL_E_PERMISSION
-                                                                 : ULL_E_SYSTEM;
+    ull_status status = error == ENOENT || error == ENOTDIR ? ULL_E_NOT_FOUND
+                        : error == EACCES || error == EPERM ? ULL_E_PERMISSION
+                                                            : ULL_E_SYSTEM;
     return ull__fail(err, status, "cannot %s '%.300s': %s", what, path, strerror(error));
 }
 
@@ -133,7 +133,8 @@ ull_status ull__file_check(const char *path, struct ull_error *err)
         return ull__fail(err, ULL_E_INVALID, "the path of a file is empty");
     unsigned int type = file_type(path);
     if (type == 0040000u)
-        return ull__fail(err, ULL_E_INVALID, "'%.300s' is a folder: expected the path of a file", path);
+        return ull__fail(err, ULL_E_INVALID, "'%.300s' is a folder: expected the path of a file",
+                         path);
     if (!is_regular_or_absent(type)) {
         if (access(path, W_OK) != 0)
             return fail_errno(err, errno, "write", path);
@@ -182,8 +183,9 @@ ull_status ull__file_read(const char *path, size_t limit, char **data, size_t *s
     if (error) {
         free(text);
         if (error == EFBIG || error == EISDIR)
-            return ull__fail(err, ULL_E_FORMAT, "'%.300s' is %s: expected a file of at most %zu bytes",
-                             path, error == EISDIR ? "a folder" : "too large", limit);
+            return ull__fail(err, ULL_E_FORMAT,
+                             "'%.300s' is %s: expected a file of at most %zu bytes", path,
+                             error == EISDIR ? "a folder" : "too large", limit);
         return fail_errno(err, error, "read", path);
     }
     text[used] = 0;

@@ -18,9 +18,9 @@
 enum { ULL_JSON_DEPTH = 32 };
 
 struct ull_json {
-    FILE *file;   /* NULL: into text */
-    char *text;   /* ends with a 0 byte once something was written; owned by the writer */
-    size_t size;  /* bytes in text without the 0 */
+    FILE *file;  /* NULL: into text */
+    char *text;  /* ends with a 0 byte once something was written; owned by the writer */
+    size_t size; /* bytes in text without the 0 */
     size_t capacity;
     int depth;
     bool has_items[ULL_JSON_DEPTH];

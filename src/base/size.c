@@ -85,8 +85,8 @@ ull_status ull__size_parse(const char *text, uint64_t *bytes, struct ull_error *
             unit = units[i].bytes;
     }
     if (unit == 0)
-        return ull__fail(err, ULL_E_INVALID, "'%.100s' is not a size (unit '%.20s' unknown): " EXPECTED,
-                         text, at);
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%.100s' is not a size (unit '%.20s' unknown): " EXPECTED, text, at);
     unsigned __int128 value = (unsigned __int128)number.whole * unit +
                               (unsigned __int128)number.fraction * unit / number.scale;
     if (number.overflow || value > INT64_MAX)
@@ -110,8 +110,8 @@ ull_status ull__size_or_share_parse(const char *text, struct ull_size *size, str
     const char *at = text;
     struct decimal number;
     if (!read_decimal(&at, &number) || strcmp(at, "%") != 0)
-        return ull__fail(err, ULL_E_INVALID, "'%.100s' is not a share: expected a number and %%, as 40%%",
-                         text);
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%.100s' is not a share: expected a number and %%, as 40%%", text);
     double percent = (double)number.whole + (double)number.fraction / (double)number.scale;
     if (number.overflow || percent <= 0 || percent > 100)
         return ull__fail(err, ULL_E_INVALID,

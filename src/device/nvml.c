@@ -51,16 +51,17 @@ static void resolve_all(struct ull__nvml *nvml, const struct ull__linker *linker
     }
 }
 
-ull_status ull__nvml_init(struct ull__nvml *nvml, const struct ull__linker *linker, const char *path,
-                          struct ull_error *err)
+ull_status ull__nvml_init(struct ull__nvml *nvml, const struct ull__linker *linker,
+                          const char *path, struct ull_error *err)
 {
     char found[ULL_LIBRARY_PATH];
     memset(nvml, 0, sizeof *nvml);
     if (!path) {
         if (!ull__find_library("libnvidia-ml.so.1", "ULLAGE_LIBNVML", found))
-            return ull__fail(err, ULL_E_NOT_FOUND,
-                             "libnvidia-ml.so.1 was not found in LD_LIBRARY_PATH or the usual folders: "
-                             "set ULLAGE_LIBNVML to its path");
+            return ull__fail(
+                err, ULL_E_NOT_FOUND,
+                "libnvidia-ml.so.1 was not found in LD_LIBRARY_PATH or the usual folders: "
+                "set ULLAGE_LIBNVML to its path");
         path = found;
     }
     /* Deep binding would be of use against a stand-in, but sanitizers refuse it. */
@@ -129,8 +130,7 @@ static bool describe(const struct ull__nvml *nvml, nvmlDevice_t handle,
         nvml->call.nvmlDeviceGetPciInfo_v3(handle, &pci) == NVML_SUCCESS)
         snprintf(device->bus_id, sizeof device->bus_id, "%.31s", pci.busId);
     unsigned int index;
-    if (nvml->call.nvmlDeviceGetIndex &&
-        nvml->call.nvmlDeviceGetIndex(handle, &index) == NVML_SUCCESS)
+    if (nvml->call.nvmlDeviceGetIndex && nvml->call.nvmlDeviceGetIndex(handle, &index) == NVML_SUCCESS)
         device->index = (int)index;
     unsigned int current = 0, pending = 0;
     if (nvml->call.nvmlDeviceGetMigMode && nvml->call.nvmlDeviceGetMaxMigDeviceCount &&
@@ -152,8 +152,7 @@ static int add_instances(const struct ull__nvml *nvml, const struct ull__nvml_de
         nvmlDevice_t handle;
         struct ull__nvml_device instance;
         /* Numbers have gaps where no instance was made. */
-        if (nvml->call.nvmlDeviceGetMigDeviceHandleByIndex(card->handle, i, &handle) !=
-                NVML_SUCCESS ||
+        if (nvml->call.nvmlDeviceGetMigDeviceHandleByIndex(card->handle, i, &handle) != NVML_SUCCESS ||
             !describe(nvml, handle, &instance))
             continue;
         instance.index = card->index;

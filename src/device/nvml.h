@@ -40,15 +40,15 @@ struct ull__nvml {
 
 struct ull__nvml_device {
     nvmlDevice_t handle;
-    char uuid[96];         /* "GPU-..." or "MIG-..." */
+    char uuid[96]; /* "GPU-..." or "MIG-..." */
     char name[96];
-    char bus_id[32];       /* of the card, also for an instance; "" if unknown */
-    int index;             /* as nvidia-smi counts cards; an instance has its card's */
-    int instance;          /* number of a MIG instance on its card, -1 for a whole card */
-    bool divided;          /* a card in MIG mode: programs get its instances, not the card */
-    uint64_t total_bytes;  /* what cuDeviceTotalMem says: without reserved_bytes */
+    char bus_id[32];      /* of the card, also for an instance; "" if unknown */
+    int index;            /* as nvidia-smi counts cards; an instance has its card's */
+    int instance;         /* number of a MIG instance on its card, -1 for a whole card */
+    bool divided;         /* a card in MIG mode: programs get its instances, not the card */
+    uint64_t total_bytes; /* what cuDeviceTotalMem says: without reserved_bytes */
     uint64_t reserved_bytes;
-    uint64_t used_bytes;   /* by programs; includes reserved_bytes if that is unknown */
+    uint64_t used_bytes; /* by programs; includes reserved_bytes if that is unknown */
     uint64_t free_bytes;
 };
 
@@ -61,8 +61,8 @@ struct ull__nvml_process {
  * Loads the library at `path`, or finds it (variable ULLAGE_LIBNVML, then as find.h says) when path is
  * NULL, and initializes it. ULL_E_NOT_FOUND (no library), ULL_E_DRIVER (it refused; no driver loaded).
  */
-ull_status ull__nvml_init(struct ull__nvml *nvml, const struct ull__linker *linker, const char *path,
-                          struct ull_error *err);
+ull_status ull__nvml_init(struct ull__nvml *nvml, const struct ull__linker *linker,
+                          const char *path, struct ull_error *err);
 void ull__nvml_finish(struct ull__nvml *nvml);
 
 /*

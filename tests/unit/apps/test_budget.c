@@ -94,14 +94,22 @@ static void names_what_is_wrong(void **state)
         ull_status status;
         const char *says;
     } cases[] = {
-        {"10XB", ULL_E_INVALID, "10XB"},         {"-1", ULL_E_INVALID, "-1"},
-        {"0", ULL_E_INVALID, "0"},               {"400%", ULL_E_INVALID, "400%"},
-        {"", ULL_E_INVALID, "expected"},         {"0=", ULL_E_INVALID, "expected"},
-        {"=4GiB", ULL_E_INVALID, "expected"},    {"0=4GiB,", ULL_E_INVALID, "expected"},
-        {"0=1G,0=2G", ULL_E_INVALID, "second"},  {"1G,2G", ULL_E_INVALID, "second"},
-        {"a=1G", ULL_E_INVALID, "'a'"},          {"-1=1G", ULL_E_INVALID, "'-1'"},
-        {"5=4GiB", ULL_E_NO_DEVICE, "5"},        {"2=4GiB", ULL_E_NO_DEVICE, "2 GPUs"},
-        {"GPU-9=4GiB", ULL_E_NO_DEVICE, "GPU-9"}, {"GPU-=4GiB", ULL_E_NO_DEVICE, "several"},
+        {"10XB", ULL_E_INVALID, "10XB"},
+        {"-1", ULL_E_INVALID, "-1"},
+        {"0", ULL_E_INVALID, "0"},
+        {"400%", ULL_E_INVALID, "400%"},
+        {"", ULL_E_INVALID, "expected"},
+        {"0=", ULL_E_INVALID, "expected"},
+        {"=4GiB", ULL_E_INVALID, "expected"},
+        {"0=4GiB,", ULL_E_INVALID, "expected"},
+        {"0=1G,0=2G", ULL_E_INVALID, "second"},
+        {"1G,2G", ULL_E_INVALID, "second"},
+        {"a=1G", ULL_E_INVALID, "'a'"},
+        {"-1=1G", ULL_E_INVALID, "'-1'"},
+        {"5=4GiB", ULL_E_NO_DEVICE, "5"},
+        {"2=4GiB", ULL_E_NO_DEVICE, "2 GPUs"},
+        {"GPU-9=4GiB", ULL_E_NO_DEVICE, "GPU-9"},
+        {"GPU-=4GiB", ULL_E_NO_DEVICE, "several"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

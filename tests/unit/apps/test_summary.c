@@ -17,10 +17,10 @@ static void suggests_a_fifth_more(void **state)
         uint64_t total;
         const char *text;
     } cases[] = {
-        {34 * GIB / 10, 16 * GIB, "4.1GiB"},   /* x 1.2 */
-        {GIB, 16 * GIB, "1.5GiB"},             /* + 0.5 GiB */
+        {34 * GIB / 10, 16 * GIB, "4.1GiB"}, /* x 1.2 */
+        {GIB, 16 * GIB, "1.5GiB"},           /* + 0.5 GiB */
         {1, 16 * GIB, "0.6GiB"},
-        {15 * GIB, 16 * GIB, "16.0GiB"},       /* never above the card */
+        {15 * GIB, 16 * GIB, "16.0GiB"}, /* never above the card */
         {14 * GIB, 15 * GIB + 12345, "15.0GiB"},
         {15 * GIB + 1, 15 * GIB + 12345, "100%"},
         {50ull << 20, 60ull << 20, "100%"},

@@ -43,10 +43,29 @@ static void reads_all_units(void **state)
 
 static void refuses_all_else(void **state)
 {
-    static const char *const bad[] = {
-        "",     "10XB", "-1",  "0",   "0GiB", " 4G",  "4 GiB",  "4G ",  "GiB",   "4g",
-        "4gib", "1e9",  "+4G", ".5G", "5.G",  "0x10", "1.2.3G", "4GiBB", "40%",  "8388608T",
-        "9223372036854775808", "18446744073709551616", "99999999999999999999999999G"};
+    static const char *const bad[] = {"",
+                                      "10XB",
+                                      "-1",
+                                      "0",
+                                      "0GiB",
+                                      " 4G",
+                                      "4 GiB",
+                                      "4G ",
+                                      "GiB",
+                                      "4g",
+                                      "4gib",
+                                      "1e9",
+                                      "+4G",
+                                      ".5G",
+                                      "5.G",
+                                      "0x10",
+                                      "1.2.3G",
+                                      "4GiBB",
+                                      "40%",
+                                      "8388608T",
+                                      "9223372036854775808",
+                                      "18446744073709551616",
+                                      "99999999999999999999999999G"};
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct ull_error err = {""};
@@ -70,7 +89,8 @@ static void reads_shares(void **state)
     assert_int_equal(ull__size_or_share_parse("100%", &size, NULL), ULL_OK);
     assert_int_equal(ull__size_or_share_parse("4GiB", &size, NULL), ULL_OK);
     assert_true(size.percent == 0 && size.bytes == 4ull << 30);
-    static const char *const bad[] = {"400%", "100.1%", "0%", "-5%", "%", "4G%", "40 %", "40%%", "1e1%"};
+    static const char *const bad[] = {"400%", "100.1%", "0%",   "-5%", "%",
+                                      "4G%",  "40 %",   "40%%", "1e1%"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct ull_error err = {""};
         assert_int_equal(ull__size_or_share_parse(bad[i], &size, &err), ULL_E_INVALID);
