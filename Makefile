@@ -44,7 +44,7 @@ asan tsan:
 	@tools/run-tests $@ $(JOBS)
 
 install: all
-	DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
 
 format:
 	@tools/need-packages $(CHECK_PACKAGES)
