@@ -10,7 +10,7 @@
  *   ULLAGE_FAKE_INTEGRATED=1            a card that shares its memory with the host
  *   ULLAGE_FAKE_LENIENT=NAME[,NAME]     facts to get wrong on purpose (see README.md)
  *
- * Processes that name the same directory must name the same cards; the first one decides.
+ * Of processes that name the same directory the first one decides which cards there are.
  */
 #include "config.h"
 
@@ -21,9 +21,11 @@
 #include <unistd.h>
 
 static struct fake_config config;
+static char *lenient;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-bool fake_parse_size(const char *text, const char **end, uint64_t *bytes)
+/* "6GiB", "512M", "1073741824". False when the text is not a size. */
+static bool parse_size(const char *text, const char **end, uint64_t *bytes)
 {
     char *after = NULL;
     if (*text < '0' || *text > '9')
@@ -76,7 +78,7 @@ static void read_cards(const char *text)
             dress(card, 150109880320, config.physical);
             card->reserved = 644939776;
             card->h200 = true;
-        } else if (fake_parse_size(at, &at, &total) && total >= FAKE_PAGE) {
+        } else if (parse_size(at, &at, &total) && total >= FAKE_PAGE) {
             dress(card, total, config.physical);
         } else {
             break;
@@ -100,7 +102,7 @@ static void read_mig(const char *text)
             break;
         at = after + 1;
         uint64_t size = 0;
-        while (config.count < FAKE_MAX_CARDS && fake_parse_size(at, &at, &size)) {
+        while (config.count < FAKE_MAX_CARDS && parse_size(at, &at, &size)) {
             struct fake_card_config *card = &config.card[config.count];
             struct fake_card_config *whole = &config.card[parent];
             dress(card, size, config.count);
@@ -148,7 +150,9 @@ static void read_environment(void)
     const char *context = getenv("ULLAGE_FAKE_CONTEXT");
     const char *version = getenv("ULLAGE_FAKE_DRIVER_VERSION");
     const char *integrated = getenv("ULLAGE_FAKE_INTEGRATED");
+    const char *points = getenv("ULLAGE_FAKE_LENIENT");
     const char *end = NULL;
+    lenient = points ? strdup(points) : NULL; /* asked on every call: not from the environment */
     if (!gpus)
         gpus = "6GiB";
     if (!mig)
@@ -157,7 +161,7 @@ static void read_environment(void)
     read_mig(mig);
     read_order(getenv("ULLAGE_FAKE_FASTEST"));
     config.context_bytes = 300 * FAKE_MIB;
-    if (context && (!fake_parse_size(context, &end, &config.context_bytes) || *end))
+    if (context && (!parse_size(context, &end, &config.context_bytes) || *end))
         complain("ULLAGE_FAKE_CONTEXT", context);
     config.driver_version = version ? atoi(version) : 13000;
     config.integrated = integrated && strcmp(integrated, "1") == 0;
@@ -180,9 +184,18 @@ const struct fake_config *fake_config(void)
     return &config;
 }
 
+void fake_config_adopt(const struct fake_card_config *card, int count, int physical)
+{
+    fake_config();
+    memcpy(config.card, card, sizeof config.card);
+    config.count = count;
+    config.physical = physical;
+}
+
 bool fake_lenient(const char *fact)
 {
-    const char *list = getenv("ULLAGE_FAKE_LENIENT");
+    fake_config();
+    const char *list = lenient;
     while (list && *list) {
         size_t length = strcspn(list, ",");
         if (length == strlen(fact) && strncmp(list, fact, length) == 0)

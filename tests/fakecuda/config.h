@@ -41,8 +41,8 @@ struct fake_config {
 /* Read once per process; never fails: nonsense falls back to the default with a word on stderr. */
 const struct fake_config *fake_config(void);
 
-/* "6GiB", "512M", "1073741824". False when the text is not a size. */
-bool fake_parse_size(const char *text, const char **end, uint64_t *bytes);
+/* Takes over the cards of an existing world in place of those that the environment describes. */
+void fake_config_adopt(const struct fake_card_config *card, int count, int physical);
 
 /* Is this point named in ULLAGE_FAKE_LENIENT? */
 bool fake_lenient(const char *fact);

@@ -94,6 +94,9 @@ CUresult cuInit(unsigned int flags)
     FAKE_ENTER(cuInit, FAKE_ANY);
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    CUresult r = fake_open();
+    if (r != CUDA_SUCCESS)
+        return r;
     if (!initialised) {
         const char *list = getenv("CUDA_VISIBLE_DEVICES");
         if (list)
@@ -105,11 +108,6 @@ CUresult cuInit(unsigned int flags)
     if (visible_count == 0)
         return CUDA_ERROR_NO_DEVICE;
     return fake_attach();
-}
-
-int fake_device_count(void)
-{
-    return visible_count;
 }
 
 int fake_card_of(CUdevice dev)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct CUgraphExec_st {
-    bool live;
+    struct CUgraphExec_st *next; /* all that there are */
     struct fake_work *steps; /* in an order that all needs allow */
     size_t count, room;
     uint64_t need[FAKE_MAX_CARDS];
@@ -27,6 +27,7 @@ struct running {
     uint64_t bytes;
 };
 
+static CUgraphExec all;
 static struct running *runs;
 static struct {
     uint64_t reserved, reserved_high, used_high;
@@ -110,6 +111,14 @@ bool fake_graph_free(CUdeviceptr ptr)
 
 /* --- executables --- */
 
+static bool known(CUgraphExec exec)
+{
+    CUgraphExec e = all;
+    while (e && e != exec)
+        e = e->next;
+    return e != NULL;
+}
+
 static bool add_step(CUgraphExec exec, const struct fake_work *work)
 {
     if (exec->count == exec->room) {
@@ -180,7 +189,7 @@ static void measure(CUgraphExec exec)
 
 static CUresult instantiate(CUgraphExec *out, CUgraph graph)
 {
-    if (!out || !graph || !graph->live)
+    if (!out || !fake_graph_known(graph))
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec exec = calloc(1, sizeof *exec);
     if (!exec)
@@ -192,7 +201,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph)
         return r;
     }
     measure(exec);
-    exec->live = true;
+    exec->next = all;
+    all = exec;
     *out = exec;
     return CUDA_SUCCESS;
 }
@@ -272,7 +282,7 @@ static CUresult set_aside(CUgraphExec exec, CUstream stream)
 
 static CUresult upload(CUgraphExec exec, CUstream stream)
 {
-    if (!exec || !exec->live || !stream)
+    if (!known(exec) || !stream)
         return CUDA_ERROR_INVALID_VALUE;
     return set_aside(exec, stream);
 }
@@ -346,7 +356,7 @@ static CUresult run_step(const struct fake_work *work, CUstream stream)
 
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
-    if (!exec || !exec->live || !stream)
+    if (!known(exec) || !stream)
         return CUDA_ERROR_INVALID_VALUE;
     if (fake_capturing(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -380,7 +390,7 @@ CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     FAKE_ENTER(cuGraphExecDestroy, FAKE_INIT);
-    if (!exec || !exec->live)
+    if (!known(exec))
         return CUDA_ERROR_INVALID_VALUE;
     forget_finished();
     for (struct running *r = runs; r; r = r->next)
@@ -389,6 +399,11 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     for (size_t i = 0; i < exec->count; i++)
         if (exec->steps[i].kind == FAKE_WORK_ALLOC)
             fake_graph_memory_drop(exec->steps[i].memory);
+    for (CUgraphExec *at = &all; *at; at = &(*at)->next)
+        if (*at == exec) {
+            *at = exec->next;
+            break;
+        }
     free(exec->steps);
     free(exec);
     return CUDA_SUCCESS;

@@ -55,7 +55,8 @@ extern pthread_cond_t fake_moved;  /* broadcast whenever a stream got further */
 /* --- Process and card ---------------------------------------------------------------------- */
 
 bool fake_alive(void); /* cuInit has succeeded in this process, not in a parent that forked it */
-CUresult fake_attach(void);
+CUresult fake_open(void);   /* finds the cards */
+CUresult fake_attach(void); /* becomes one of their users */
 struct fake_shared *fake_shared_state(void);
 int fake_slot(void);
 int fake_data_file(void); /* descriptor of the file behind this process's memory, or -1 */
@@ -66,7 +67,6 @@ void fake_uncharge(int card, uint64_t bytes, uint64_t hidden);
 void fake_count(int card, int change); /* live allocations */
 void fake_card_figures(int card, uint64_t *used);
 
-int fake_device_count(void);
 int fake_card_of(CUdevice dev); /* index in the configuration, or -1 */
 CUdevice fake_device_of(int card);
 
@@ -85,7 +85,9 @@ void fake_block_drop(struct fake_block *block);
 void fake_block_forget(struct fake_block *block); /* never use again: an importer still reads it */
 void fake_block_own(const struct fake_block *block, void *owner); /* what its addresses lead to */
 
-enum fake_kind { FAKE_LINEAR, FAKE_POOL, FAKE_VIRTUAL, FAKE_GRAPH, FAKE_IMPORT, FAKE_MANAGED, FAKE_HOST };
+enum fake_kind {
+    FAKE_LINEAR, FAKE_POOL, FAKE_VIRTUAL, FAKE_GRAPH, FAKE_IMPORT, FAKE_MANAGED, FAKE_HOST,
+};
 
 /* What an address leads to. */
 struct fake_range {
@@ -151,11 +153,8 @@ struct CUctx_st {
 };
 
 CUcontext fake_current(void);
-CUcontext fake_contexts(void);
-CUmemoryPool fake_default_pool(int card);
 void fake_linear_release_all(CUcontext ctx);
 void fake_module_release_all(CUcontext ctx);
-void fake_pool_release_unused(int card);
 bool fake_linear_take(CUcontext ctx, struct fake_slabs *slabs, size_t bytes, CUdeviceptr *out,
                       CUresult *result);
 CUresult fake_linear_drop(CUdeviceptr ptr);
@@ -202,7 +201,8 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    struct CUevent_st *next;
+    struct CUevent_st *next; /* all that ever were */
+    struct CUevent_st *next_dead;
     bool live;
     bool recorded;
     CUcontext ctx;
@@ -227,7 +227,8 @@ void fake_wait_context(CUcontext ctx);
 CUstream fake_streams(void);
 CUresult fake_record_now(CUstream stream, CUevent event);
 CUresult fake_wait_now(CUstream stream, CUevent event);
-void fake_pool_synchronized(CUstream stream, uint64_t number); /* stream done up to there, waited for */
+/* The program has waited until the stream got to `number`; NULL: for everything. */
+void fake_pool_synchronized(CUstream stream, uint64_t number);
 
 /* --- Work: what a stream or a graph can do ----------------------------------------------------- */
 
@@ -286,8 +287,6 @@ CUresult fake_capture_wait(CUstream stream, CUevent event);
 bool fake_capture_forbids(void);              /* an unsafe call now breaks a capture, and has */
 bool fake_capture_break(CUcontext ctx);       /* breaks all captures of a context; were there any? */
 void fake_capture_break_stream(CUstream stream);
-CUstreamCaptureMode *fake_capture_mode(void); /* of this thread */
-bool fake_graph_resolve(void *object, CUdeviceptr at, struct fake_range *range);
 bool fake_graph_free(CUdeviceptr ptr); /* memory that a graph allocated and did not free */
 
 /* --- Sharing ------------------------------------------------------------------------------------ */

@@ -67,10 +67,10 @@ static int status(struct fake_shared *shared)
             live += copy.process[i].state ? (uint64_t)copy.process[i].live[c] : 0;
         for (int i = 0; i < FAKE_MAX_EXPORTS; i++)
             orphaned += copy.export[i].state && copy.export[i].card == c ? copy.export[i].orphaned : 0;
-        fake_uuid_text(&fake_config()->card[c], uuid);
+        fake_uuid_text(&copy.config[c], uuid);
         printf("%s\n  {\"index\": %d, \"uuid\": \"%s\", \"total\": %" PRIu64 ", \"used\": %" PRIu64
                ", \"peak_used\": %" PRIu64 ", \"live\": %" PRIu64 ", \"orphaned\": %" PRIu64 ",\n   ",
-               c ? "," : "", c, uuid, copy.total[c], copy.card[c].used, copy.card[c].peak, live,
+               c ? "," : "", c, uuid, copy.config[c].total, copy.card[c].used, copy.card[c].peak, live,
                orphaned);
         print_processes(&copy, c);
         printf(",\n   ");

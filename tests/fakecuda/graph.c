@@ -9,12 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+static CUgraph all;
+
 CUgraph fake_graph_new(void)
 {
     CUgraph graph = calloc(1, sizeof *graph);
-    if (graph)
-        graph->live = true;
+    if (graph) {
+        graph->next = all;
+        if (all)
+            all->previous = graph;
+        all = graph;
+    }
     return graph;
+}
+
+bool fake_graph_known(CUgraph graph)
+{
+    CUgraph g = all;
+    while (g && g != graph)
+        g = g->next;
+    return g != NULL;
 }
 
 void fake_graph_delete(CUgraph graph)
@@ -28,6 +42,12 @@ void fake_graph_delete(CUgraph graph)
         free(node->needs);
         free(node);
     }
+    if (graph->previous)
+        graph->previous->next = graph->next;
+    else
+        all = graph->next;
+    if (graph->next)
+        graph->next->previous = graph->previous;
     free(graph->nodes);
     free(graph);
 }
@@ -35,7 +55,7 @@ void fake_graph_delete(CUgraph graph)
 CUresult fake_graph_add(CUgraph graph, const CUgraphNode *needs, size_t count,
                         const struct fake_work *work, CUgraphNode *out)
 {
-    if (!graph || !graph->live || (count > 0 && !needs))
+    if (!graph || (count > 0 && !needs))
         return CUDA_ERROR_INVALID_VALUE;
     if (graph->count == graph->room) {
         size_t room = graph->room ? 2 * graph->room : 16;
@@ -76,7 +96,7 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned int flags)
 CUresult cuGraphDestroy(CUgraph graph)
 {
     FAKE_ENTER(cuGraphDestroy, FAKE_INIT);
-    if (!graph)
+    if (!fake_graph_known(graph))
         return CUDA_ERROR_INVALID_VALUE;
     fake_graph_delete(graph);
     return CUDA_SUCCESS;

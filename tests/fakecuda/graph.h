@@ -15,7 +15,7 @@ struct CUgraphNode_st {
 };
 
 struct CUgraph_st {
-    bool live;
+    struct CUgraph_st *next, *previous; /* all that there are */
     CUgraphNode *nodes;
     size_t count, room;
 };
@@ -34,6 +34,7 @@ struct fake_graph_memory {
 void fake_graph_memory_drop(struct fake_graph_memory *memory);
 CUgraph fake_graph_new(void);
 void fake_graph_delete(CUgraph graph);
+bool fake_graph_known(CUgraph graph);
 CUresult fake_graph_add(CUgraph graph, const CUgraphNode *needs, size_t count,
                         const struct fake_work *work, CUgraphNode *out);
 CUresult fake_graph_add_alloc(CUgraph graph, const CUgraphNode *needs, size_t count, int card,

@@ -110,15 +110,19 @@ static void detach(void)
     fake_shared_unlock(shared);
 }
 
+CUresult fake_open(void)
+{
+    if (attached_pid != 0 && !fake_alive())
+        return CUDA_ERROR_NOT_INITIALIZED; /* a child of an initialised parent */
+    if (!shared)
+        shared = fake_shared_open(true);
+    return shared ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
 CUresult fake_attach(void)
 {
     if (fake_alive())
         return CUDA_SUCCESS;
-    if (attached_pid != 0)
-        return CUDA_ERROR_NOT_INITIALIZED; /* a child of an initialised parent */
-    shared = fake_shared_open(true);
-    if (!shared)
-        return CUDA_ERROR_OPERATING_SYSTEM;
     sigset_t all, old;
     pthread_t thread;
     sigfillset(&all);
@@ -159,7 +163,7 @@ CUresult fake_charge(int card, uint64_t bytes, uint64_t hidden)
     CUresult result = CUDA_SUCCESS;
     uint64_t all = bytes + hidden;
     fake_shared_lock(shared);
-    uint64_t total = shared->total[card];
+    uint64_t total = shared->config[card].total;
     if (closed)
         result = CUDA_ERROR_DEINITIALIZED;
     else if (all > total || shared->card[card].used > total - all) {

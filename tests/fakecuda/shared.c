@@ -49,8 +49,8 @@ static void initialise(struct fake_shared *shared)
     const struct fake_config *config = fake_config();
     shared->bytes = sizeof *shared;
     shared->count = (uint32_t)config->count;
-    for (int i = 0; i < config->count; i++)
-        shared->total[i] = config->card[i].total;
+    shared->physical = (uint32_t)config->physical;
+    memcpy(shared->config, config->card, sizeof shared->config);
     init_mutex(&shared->lock);
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++)
         init_mutex(&shared->process[i].life);
@@ -106,6 +106,7 @@ struct fake_shared *fake_shared_open(bool create)
         munmap(shared, sizeof *shared);
         return NULL;
     }
+    fake_config_adopt(shared->config, (int)shared->count, (int)shared->physical);
     return shared;
 }
 

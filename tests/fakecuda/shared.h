@@ -59,9 +59,9 @@ struct fake_export {
 struct fake_shared {
     uint64_t magic;
     uint32_t bytes; /* of this structure: another build must not map it */
-    uint32_t count;
+    uint32_t count, physical;
+    struct fake_card_config config[FAKE_MAX_CARDS];
     pthread_mutex_t lock;
-    uint64_t total[FAKE_MAX_CARDS];
     struct fake_sum card[FAKE_MAX_CARDS];
     char tag_name[FAKE_MAX_TAGS][FAKE_TAG_LENGTH];
     struct fake_sum tag[FAKE_MAX_TAGS][FAKE_MAX_CARDS];
@@ -69,7 +69,10 @@ struct fake_shared {
     struct fake_export export[FAKE_MAX_EXPORTS];
 };
 
-/* Maps the state, and makes it if `create`. NULL, with a word on stderr, when that is impossible. */
+/*
+ * Maps the state, and makes it if `create`; from then on fake_config() names its cards. NULL, with a
+ * word on stderr, when that is impossible.
+ */
 struct fake_shared *fake_shared_open(bool create);
 
 /* Every access to sums and slots is between these two. Unlocking frees nothing by itself. */

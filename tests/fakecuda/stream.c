@@ -159,22 +159,26 @@ STREAM_QUESTION(cuStreamGetCtx, CUcontext, stream->ctx)
 
 /* --- events --- */
 
-static CUevent all_events;
+/* Events are never freed but used again, so that a stale handle is an error and not a crash. */
+static CUevent all_events, dead_events;
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
     FAKE_ENTER(cuEventCreate, FAKE_CONTEXT);
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    CUevent event = all_events; /* the list of dead ones; live ones are on no list */
-    if (event)
-        all_events = event->next;
-    else
+    CUevent event = dead_events;
+    if (event) {
+        dead_events = event->next_dead;
+    } else {
         event = calloc(1, sizeof *event);
-    if (!event)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *event = (struct CUevent_st){.live = true, .ctx = fake_current(), .flags = flags,
-                                 .turn = event->turn + 1};
+        if (!event)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        event->next = all_events;
+        all_events = event;
+    }
+    *event = (struct CUevent_st){.next = event->next, .live = true, .ctx = fake_current(),
+                                 .flags = flags, .turn = event->turn + 1};
     *out = event;
     return CUDA_SUCCESS;
 }
@@ -185,8 +189,8 @@ static CUresult event_destroy(CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     event->live = false;
     event->turn++;
-    event->next = all_events;
-    all_events = event;
+    event->next_dead = dead_events;
+    dead_events = event;
     return CUDA_SUCCESS;
 }
 

@@ -724,7 +724,7 @@ static void deaths(void)
         usleep(200);
     }
     fact("info.death.reaped_ms", "%.1f freed_ms %.1f", reaped, freed);
-    fact("death.freed_at_once", "%d", freed < 10);
+    fact("death.freed_at_once", "%d", freed < 40);
     usleep(500000);
     fact("ipc.owner_dead.grown", "%lld", grown_kib(before));
     unsigned char byte = 0;
