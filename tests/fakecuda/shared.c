@@ -184,11 +184,28 @@ void fake_shared_unlock(struct fake_shared *shared)
     pthread_mutex_unlock(&shared->lock);
 }
 
+/*
+ * Importers have the data file mapped and keep the bytes. In a sticky directory another user's file
+ * cannot be removed; then at least what it holds goes, unless somebody still reads it.
+ */
+static void remove_data(const struct fake_shared *shared, uint32_t slot, uint32_t generation)
+{
+    char path[320];
+    fake_data_path(path, sizeof path, slot, generation);
+    if (unlink(path) == 0 || errno == ENOENT)
+        return;
+    for (int i = 0; i < FAKE_MAX_EXPORTS; i++)
+        if (shared->export[i].state && shared->export[i].file_slot == slot &&
+            shared->export[i].file_generation == generation)
+            return;
+    if (truncate(path, 0) != 0)
+        return; /* it stays until fakectl destroy */
+}
+
 /* The process is gone for good: its bytes return, except those that an importer keeps. */
 static void bury(struct fake_shared *shared, int slot)
 {
     struct fake_process *process = &shared->process[slot];
-    char path[320];
     for (int i = 0; i < FAKE_MAX_EXPORTS; i++) {
         struct fake_export *export = &shared->export[i];
         if (export->state == 0)
@@ -210,8 +227,7 @@ static void bury(struct fake_shared *shared, int slot)
         fake_shared_add(shared, slot, c, -(int64_t)process->used[c], -(int64_t)process->hidden[c]);
         atomic_store(&process->live[c], 0);
     }
-    fake_data_path(path, sizeof path, (uint32_t)slot, process->generation);
-    unlink(path); /* importers have it mapped and keep the bytes */
+    remove_data(shared, (uint32_t)slot, process->generation);
     process->state = 0;
 }
 

@@ -116,7 +116,7 @@ static int role_churner(void)
         if (p[i])
             cuMemFree(p[i]);
         p[i] = 0;
-        cuMemAlloc(&p[i], 1 + (size_t)rand() % (4 * MIB));
+        cuMemAlloc(&p[i], 1 + (size_t)rand() % (MIB / 4));
     }
 }
 
@@ -238,6 +238,49 @@ static int role_mig(void)
     return check_failures != 0;
 }
 
+/* Host and card are one: pinned memory counts, and NVML tells nothing. */
+static int role_integrated(void)
+{
+    nvmlDevice_t device;
+    nvmlMemory_t memory;
+    unsigned int count = 0;
+    size_t before = 0, after = 0;
+    void *pinned;
+    int integrated = 0;
+    CHECK_IS(start(), 0);
+    cuDeviceGetAttribute(&integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, 0);
+    CHECK_IS(integrated, 1);
+    cuMemGetInfo(&before, NULL);
+    CHECK_IS(cuMemAllocHost(&pinned, 64 * MIB), 0);
+    cuMemGetInfo(&after, NULL);
+    CHECK_IS(before - after, 64 * MIB);
+    nvmlInit_v2();
+    CHECK_IS(nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+    CHECK_IS(nvmlDeviceGetMemoryInfo(device, &memory), NVML_ERROR_NOT_SUPPORTED);
+    CHECK_IS(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL),
+             NVML_ERROR_NOT_SUPPORTED);
+    return check_failures != 0;
+}
+
+/* What ULLAGE_FAKE_NVML=nopids, otherpids and notsupported hide. */
+static int role_nvml(void)
+{
+    const char *mode = getenv("ULLAGE_FAKE_NVML");
+    nvmlDevice_t device;
+    nvmlProcessInfo_t info;
+    unsigned int count = 1;
+    CHECK_IS(start(), 0);
+    if (strcmp(mode, "notsupported") == 0)
+        return nvmlInit_v2() == NVML_ERROR_DRIVER_NOT_LOADED ? 0 : 1;
+    CHECK_IS(nvmlInit_v2(), 0);
+    CHECK_IS(nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
+    CHECK_IS(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, &info), 0);
+    CHECK_IS(count, strcmp(mode, "nopids") == 0 ? 0 : 1);
+    if (count == 1)
+        CHECK_IS(info.pid, getpid() + 100000);
+    return check_failures != 0;
+}
+
 static int role_tagged(void)
 {
     CUdeviceptr p;
@@ -356,7 +399,7 @@ static void kills(void)
         for (int i = 0; i < AT_ONCE; i++) {
             int fd;
             char c;
-            pid[i] = spawn("churner", "ULLAGE_FAKE_CONTEXT", "16MiB", &fd);
+            pid[i] = spawn("churner", "ULLAGE_FAKE_CONTEXT", "8MiB", &fd);
             CHECK_IS(read(fd, &c, 1), 1);
             close(fd);
         }
@@ -426,7 +469,7 @@ int main(int argc, char **argv)
         {"holder", role_holder}, {"churner", role_churner}, {"forker", role_forker},
         {"execer", role_execer}, {"after_exec", role_after_exec}, {"failing", role_failing},
         {"slow", role_slow}, {"old", role_old}, {"lister", role_lister}, {"mig", role_mig},
-        {"tagged", role_tagged},
+        {"tagged", role_tagged}, {"integrated", role_integrated}, {"nvml", role_nvml},
     };
     self = argv[0];
     for (size_t i = 0; argc == 2 && i < sizeof roles / sizeof *roles; i++)
@@ -437,6 +480,10 @@ int main(int argc, char **argv)
     run("execer", NULL, NULL);
     run("failing", "ULLAGE_FAKE_FAIL", "cuMemAlloc_v2:3=2,*:5=999");
     run("slow", "ULLAGE_FAKE_DELAY", "cuMemAlloc_v2=30ms");
+    run("integrated", "ULLAGE_FAKE_INTEGRATED", "1");
+    run("nvml", "ULLAGE_FAKE_NVML", "nopids");
+    run("nvml", "ULLAGE_FAKE_NVML", "otherpids");
+    run("nvml", "ULLAGE_FAKE_NVML", "notsupported");
     tags(argc == 2 ? argv[1] : "fakectl");
     visible_devices();
     CHECK_IS(start(), 0);
