@@ -103,9 +103,7 @@ static bool try_folder(const char *folder, size_t length, const char *soname,
 
 bool ull__find_library(const char *soname, const char *env_name, char path[ULL_LIBRARY_PATH])
 {
-    const char *named = env_name ? getenv(env_name) : NULL;
-    if (named && strchr(named, '/') && take(named, path))
-        return true;
+    /* First what the linker would have taken: a program may bring a driver of its own along. */
     const char *list = getenv("LD_LIBRARY_PATH");
     while (list && *list) {
         size_t length = strcspn(list, ":;");
@@ -115,6 +113,9 @@ bool ull__find_library(const char *soname, const char *env_name, char path[ULL_L
         if (*list)
             list++;
     }
+    const char *named = env_name ? getenv(env_name) : NULL;
+    if (named && strchr(named, '/') && take(named, path))
+        return true;
     for (size_t i = 0; i < sizeof usual_folders / sizeof *usual_folders; i++) {
         if (try_folder(usual_folders[i], strlen(usual_folders[i]), soname, path))
             return true;

@@ -13,8 +13,8 @@
 enum { ULL_LIBRARY_PATH = 1024 };
 
 /*
- * Finds `soname` ("libcuda.so.1"): the variable `env_name` (may be NULL) names the file itself, then the
- * folders of LD_LIBRARY_PATH, then the usual ones. Only files for this machine's word size and
+ * Finds `soname` ("libcuda.so.1"): in the folders of LD_LIBRARY_PATH, then the file that the variable
+ * `env_name` (may be NULL) names, then in the usual folders. Only files for this machine's word size and
  * processor count; folders of link-time stubs and the stand-ins of ullage itself are passed over.
  * Writes an absolute path where it can. False if there is none; path is then untouched. Thread safe as
  * long as nobody changes the environment; no allocation.

@@ -156,6 +156,21 @@ uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind)
     return sum;
 }
 
+bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block)
+{
+    int found = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity; i++) {
+        if (books.blocks[i].address == 0 || books.blocks[i].ordinal != ordinal ||
+            books.blocks[i].kind != kind)
+            continue;
+        *block = books.blocks[i];
+        found++;
+    }
+    pthread_mutex_unlock(&books.lock);
+    return found == 1;
+}
+
 void ull__blocks_forget(void)
 {
     memset(&books, 0, sizeof books);

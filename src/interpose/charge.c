@@ -53,6 +53,12 @@ static bool reserve_after_settling(const struct ull__charge *charge)
     return try_reserve(charge);
 }
 
+/* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
+static bool is_request(enum ull__class class)
+{
+    return class == ULL_CLASS_DATA || class == ULL_CLASS_POOL || class == ULL_CLASS_ARRAY;
+}
+
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     if (!charge->gpu || charge->gpu->device < 0) {
@@ -61,7 +67,7 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
         return false;
     }
     uint64_t max_request = ull__ledger_spec(ull__member_ledger(member()))->max_request;
-    if (unlikely(max_request && asked > max_request)) {
+    if (unlikely(max_request && asked > max_request && is_request(charge->class))) {
         refuse(charge, asked, true);
         return false;
     }

@@ -53,6 +53,7 @@ static uint64_t size_of_new(struct making *making)
         making->turns != atomic_load(&ull__state.turns) || atomic_load(&ull__state.busy) != 1)
         return making->charge.bytes;
     ull__member_context_measured(atomic_load(&ull__state.member), gpu->device, after - making->before);
+    atomic_store(&ull__state.context_measured[making->ordinal], true);
     return after - making->before;
 }
 

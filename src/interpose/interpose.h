@@ -52,6 +52,7 @@ struct ull__state {
     /* Charged calls begun, and begun or ended: to tell whether a measurement was undisturbed. */
     _Atomic uint32_t busy;
     _Atomic uint64_t turns;
+    _Atomic bool context_measured[MAX_ORDINALS]; /* else charged with what the last one took */
     _Atomic bool code_changed; /* something ran whose memory only NVML shows */
 };
 extern struct ull__state ull__state;
@@ -139,6 +140,8 @@ bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
 int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
 uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
+/* The block if it is the only one of its kind on the device. */
+bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block);
 /* The books of a block whose memory is gone (hooks_linear.c). */
 void ull__block_ended(const struct ull__block *block);
 void ull__small_array_ended(const struct ull__block *block); /* hooks_array.c */

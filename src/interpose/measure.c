@@ -129,6 +129,26 @@ static uint64_t known(const struct ull__gpu *gpu)
     return sum > managed ? sum - managed : 0;
 }
 
+/*
+ * A context that was made while other threads were busy is charged with what the last one took. Where
+ * NVML shows less than the books, that was too much.
+ */
+static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    struct ull__block context;
+    int ordinal = (int)(gpu - ull__state.gpus);
+    if (atomic_load(&ull__state.context_measured[ordinal]) ||
+        !ull__block_only(ordinal, BLOCK_CONTEXT, &context) || too_much >= context.charged ||
+        !ull__block_take(context.address, &context))
+        return;
+    context.charged -= too_much;
+    ull__block_add(&context);
+    ull__give_back(gpu, ULL_CLASS_CONTEXT, too_much);
+    ull__member_context_measured(member, gpu->device, context.charged);
+    atomic_store(&ull__state.context_measured[ordinal], true);
+}
+
 static void measure_rest_of(const struct ull__gpu *gpu)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
@@ -139,6 +159,8 @@ static void measure_rest_of(const struct ull__gpu *gpu)
         return;
     if (turns != atomic_load(&ull__state.turns) || books_before != known(gpu))
         return; /* something was being allocated: the next look will do */
+    if (figure < books_before)
+        correct_context(gpu, books_before - figure);
     uint64_t rest = figure > books_before ? figure - books_before : 0;
     uint64_t charged = ull__member_held(member, gpu->device, ULL_CLASS_MODULE);
     if (rest > charged)

@@ -9,7 +9,12 @@
  *
  * A call first reserves the most by which it can make the reserve grow. Afterwards the figure is read
  * and the charge falls to figure + pending, but is never raised above what has been reserved, unless
- * the driver really took more. A reading that overlapped another call's is thrown away.
+ * the driver really took more. Calls that ended while the figure was being read may have grown the
+ * reserve after the reading, so what they had reserved is added once more, until the next reading.
+ *
+ * A pool that is destroyed in use cannot be asked any more. What its live allocations hold, and what
+ * their frees leave behind until the program synchronizes, is then followed through NVML's figure for
+ * the process (measure.c), or where there is none kept until the last allocation is freed.
  */
 #include <stdlib.h>
 
@@ -22,12 +27,10 @@ struct ull__reserve {
     pthread_mutex_t lock;
     uint64_t charged;
     uint64_t pending;
-    uint64_t version; /* of the calls: begun or ended */
+    uint64_t ended;   /* bytes that calls had reserved which have ended, ever */
     uint64_t blocks;  /* live allocations, to know when a destroyed pool is really gone */
     bool destroyed;
 };
-
-enum { READ_TRIES = 8 };
 
 static struct ull__reserve *_Atomic reserves;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -96,11 +99,11 @@ static bool read_figure(const struct ull__reserve *reserve, uint64_t *bytes)
     return result == CUDA_SUCCESS;
 }
 
-/* Makes the charge follow the figure. The reserve's lock is held. */
-static void follow(struct ull__reserve *reserve, uint64_t figure)
+/* Makes the charge follow; at most `figure + open` bytes are taken now. The reserve's lock is held. */
+static void follow(struct ull__reserve *reserve, uint64_t figure, uint64_t open)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
-    uint64_t target = figure + reserve->pending;
+    uint64_t target = figure + open;
     if (target > reserve->charged)
         target = figure > reserve->charged ? figure : reserve->charged;
     if (target > reserve->charged)
@@ -113,22 +116,17 @@ static void follow(struct ull__reserve *reserve, uint64_t figure)
 
 void ull__reserve_refresh(struct ull__reserve *reserve)
 {
-    for (int i = 0; i < READ_TRIES; i++) {
-        uint64_t figure = 0;
-        pthread_mutex_lock(&reserve->lock);
-        uint64_t version = reserve->version;
-        bool skip = reserve->destroyed || reserve->gpu->device < 0;
-        pthread_mutex_unlock(&reserve->lock);
-        if (skip || !read_figure(reserve, &figure))
-            return;
-        pthread_mutex_lock(&reserve->lock);
-        bool undisturbed = version == reserve->version && !reserve->destroyed;
-        if (undisturbed)
-            follow(reserve, figure);
-        pthread_mutex_unlock(&reserve->lock);
-        if (undisturbed)
-            return;
-    }
+    uint64_t figure = 0;
+    pthread_mutex_lock(&reserve->lock);
+    uint64_t ended = reserve->ended;
+    bool skip = reserve->destroyed || reserve->gpu->device < 0;
+    pthread_mutex_unlock(&reserve->lock);
+    if (skip || !read_figure(reserve, &figure))
+        return;
+    pthread_mutex_lock(&reserve->lock);
+    if (!reserve->destroyed)
+        follow(reserve, figure, reserve->pending + (reserve->ended - ended));
+    pthread_mutex_unlock(&reserve->lock);
 }
 
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
@@ -141,7 +139,6 @@ bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t a
     pthread_mutex_lock(&reserve->lock);
     reserve->charged += worst;
     reserve->pending += worst;
-    reserve->version++;
     pthread_mutex_unlock(&reserve->lock);
     return true;
 }
@@ -150,7 +147,7 @@ void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst)
 {
     pthread_mutex_lock(&reserve->lock);
     reserve->pending -= worst;
-    reserve->version++;
+    reserve->ended += worst;
     pthread_mutex_unlock(&reserve->lock);
     ull__reserve_refresh(reserve);
     ull__turn(0);

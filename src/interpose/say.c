@@ -50,23 +50,25 @@ void ull__say_refusal(const struct ull__refusal *refusal, uint64_t suppressed)
     struct ull__member *member = atomic_load(&ull__state.member);
     const struct ull__job_spec *spec = ull__ledger_spec(ull__member_ledger(member));
     char wanted[ULL_SIZE_TEXT], held[ULL_SIZE_TEXT], budget[ULL_SIZE_TEXT], largest[ULL_SIZE_TEXT];
-    char classes[256], more[64] = "";
+    char classes[256], more[64] = "", report[ULL_PATH_TEXT + 16] = "";
+    if (spec->report[0])
+        snprintf(report, sizeof report, "; report: %s", spec->report);
     class_list(refusal->by_class, classes, sizeof classes);
     if (suppressed)
         snprintf(more, sizeof more, " (and %llu more since the last line)",
                  (unsigned long long)suppressed);
     if (refusal->by_max_request) {
-        ull__say("%s[%u] asked for %s (%s, %s) on device %d: more than --max-request %s%s; report: %s",
+        ull__say("%s[%u] asked for %s (%s, %s) on device %d: more than --max-request %s%s%s",
                  refusal->command, refusal->pid, ull__size_text(refusal->wanted_bytes, wanted),
                  ull__class_name(refusal->class), refusal->call, spec->devices[refusal->device].logical,
-                 ull__size_text(spec->max_request, largest), more, spec->report);
+                 ull__size_text(spec->max_request, largest), more, report);
         return;
     }
     ull__say("%s[%u] asked for %s (%s, %s) on device %d: %s of %s are held%s%s%s, %s of them by this "
-             "process%s; report: %s",
+             "process%s%s",
              refusal->command, refusal->pid, ull__size_text(refusal->wanted_bytes, wanted),
              ull__class_name(refusal->class), refusal->call, spec->devices[refusal->device].logical,
              ull__size_text(refusal->held_bytes, held), ull__size_text(refusal->budget_bytes, budget),
              classes[0] ? " (" : "", classes, classes[0] ? ")" : "",
-             ull__size_text(refusal->own_bytes, largest), more, spec->report);
+             ull__size_text(refusal->own_bytes, largest), more, report);
 }

@@ -204,6 +204,8 @@ static void contexts(void)
     fact("context.stream_of_other", "%d", cuStreamSynchronize(s));
     fact("context.record_on_stream_of_other", "%d", cuMemsetD8Async(q, 1, 16, s));
     fact("context.memset_of_other", "%d", cuMemsetD8(q, 1, 16));
+    cuStreamSynchronize(s);
+    cuCtxSynchronize();
     fact("context.free_of_other", "%d", cuMemFree(q));
     cuCtxSetCurrent(other);
     cuMemAlloc(&q, 8 * MIB);

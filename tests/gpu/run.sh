@@ -29,7 +29,7 @@ check() { # check NAME CONDITION...: the rest is a command
 have() { python3 -c "import $1" 2>/dev/null; }
 
 say "build"
-cmake -S . -B $build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=$([ $fake = 1 ] && echo ON || echo OFF) \
+cmake -S . -B $build -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DBUILD_TESTING=$([ $fake = 1 ] && echo ON || echo OFF)" \
     >"$out/build.log" 2>&1 && cmake --build $build -j "$(nproc)" >>"$out/build.log" 2>&1
 check "builds here" [ -x $build/ullage ] || { tail -n 20 "$out/build.log"; exit 1; }
 ullage=$PWD/$build/ullage
