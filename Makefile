@@ -56,7 +56,7 @@ check-format:
 
 check-scripts:
 	@tools/need-packages $(CHECK_PACKAGES)
-	{ git grep -lIE '^#! ?/(usr/)?bin/(env )?(ba|da)?sh'; git ls-files completions; } | xargs shellcheck
+	{ git grep -lIE '^#! ?/(usr/)?bin/(env )?(ba|da)?sh'; git ls-files completions; } | xargs shellcheck -x
 
 clean:
 	rm -rf build
