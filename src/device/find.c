@@ -40,27 +40,59 @@ static const char *const usual_folders[] = {
     "/lib",
 };
 
-static bool is_for_this_machine(const char *path)
+/* The notes of one segment: namesz, descsz, type, name and description, in steps of 4 bytes. */
+static bool has_our_note(const char *notes, size_t size)
+{
+    static const char name[] = "ullage"; /* jump.S */
+    for (size_t at = 0; at + sizeof(Elf64_Nhdr) + sizeof name <= size;) {
+        Elf64_Nhdr note;
+        memcpy(&note, notes + at, sizeof note);
+        at += sizeof note;
+        if (note.n_namesz == sizeof name && memcmp(notes + at, name, sizeof name) == 0)
+            return true;
+        if (note.n_namesz > size || note.n_descsz > size)
+            return false;
+        at += ((size_t)note.n_namesz + 3) / 4 * 4 + ((size_t)note.n_descsz + 3) / 4 * 4;
+    }
+    return false;
+}
+
+/*
+ * Our own stand-in has the driver's SONAME, and may have its file name too: a copy or a link of it in
+ * front of the driver's folder would load itself for ever. So it is known by what is in it.
+ */
+static bool is_stand_in(int fd, const Elf64_Ehdr *header)
+{
+    for (int i = 0; i < header->e_phnum; i++) {
+        Elf64_Phdr segment;
+        char notes[1024];
+        if (pread(fd, &segment, sizeof segment,
+                  (off_t)(header->e_phoff + (uint64_t)i * sizeof segment)) != sizeof segment)
+            return false;
+        if (segment.p_type != PT_NOTE)
+            continue;
+        ssize_t got = pread(fd, notes, sizeof notes, (off_t)segment.p_offset);
+        size_t size = got > 0 ? (size_t)got : 0;
+        if (has_our_note(notes, size < segment.p_filesz ? size : segment.p_filesz))
+            return true;
+    }
+    return false;
+}
+
+/* A shared library of this machine, and not one of ours. */
+static bool is_wanted(const char *path)
 {
     Elf64_Ehdr header;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return false;
     ssize_t got = read(fd, &header, sizeof header);
+    bool wanted = got == (ssize_t)sizeof header && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+                  header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_type == ET_DYN &&
+                  header.e_machine == MACHINE && header.e_phentsize == sizeof(Elf64_Phdr) &&
+                  !is_stand_in(fd, &header);
     close(fd);
-    return got == (ssize_t)sizeof header && memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
-           header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_type == ET_DYN &&
-           header.e_machine == MACHINE;
-}
-
-/* A link named libcuda.so.1 that leads to our own stand-in would make it load itself. */
-static bool is_stand_in(const char *path)
-{
-    char resolved[PATH_MAX];
-    if (!realpath(path, resolved))
-        return false;
-    const char *base = strrchr(resolved, '/');
-    return strncmp(base ? base + 1 : resolved, "libullage", strlen("libullage")) == 0;
+    return wanted;
 }
 
 static bool is_stub_folder(const char *folder, size_t length)
@@ -73,7 +105,7 @@ static bool is_stub_folder(const char *folder, size_t length)
 static bool take(const char *candidate, char path[ULL_LIBRARY_PATH])
 {
     char whole[PATH_MAX + ULL_LIBRARY_PATH];
-    if (!is_for_this_machine(candidate) || is_stand_in(candidate))
+    if (!is_wanted(candidate))
         return false;
     if (candidate[0] == '/') {
         snprintf(whole, sizeof whole, "%s", candidate);

@@ -44,27 +44,12 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-bool ull__block_add(const struct ull__block *block)
+static bool by_pages(const struct ull__block *block)
 {
-    pthread_mutex_lock(&books.lock);
-    bool added = books.free_count > 0 || grow();
-    if (added) {
-        uint32_t index = books.free_list[books.free_count - 1];
-        struct ull__table_entry *old = ull__table_find(&books.by_address, block->address);
-        if (old) /* freed behind our back, and its address given out again */
-            index = (uint32_t)old->value;
-        else
-            added = ull__table_add(&books.by_address, block->address, index);
-        if (added) {
-            books.free_count -= old == NULL;
-            books.blocks[index] = *block;
-            books.blocks[index].born_ns = now_ns();
-        }
-    }
-    pthread_mutex_unlock(&books.lock);
-    return added;
+    return block->kind == BLOCK_LINEAR || block->kind == BLOCK_MANAGED;
 }
 
+/* The lock is held. */
 static void remove_entry(struct ull__table_entry *entry, struct ull__block *block)
 {
     uint32_t index = (uint32_t)entry->value;
@@ -72,6 +57,32 @@ static void remove_entry(struct ull__table_entry *entry, struct ull__block *bloc
     books.blocks[index].address = 0;
     books.free_list[books.free_count++] = index;
     ull__table_remove(&books.by_address, entry);
+    if (by_pages(block))
+        block->charged = ull__pages_drop(ull__gpu_of(block->ordinal), block->address, block->bytes);
+}
+
+bool ull__block_add(struct ull__block *block)
+{
+    struct ull__block stale;
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *old = ull__table_find(&books.by_address, block->address);
+    if (old) /* freed behind our back, and its address given out again */
+        remove_entry(old, &stale);
+    bool added = books.free_count > 0 || grow();
+    uint32_t index = added ? books.free_list[books.free_count - 1] : 0;
+    added = added && ull__table_add(&books.by_address, block->address, index);
+    if (added) {
+        books.free_count--;
+        block->born_ns = now_ns();
+        if (by_pages(block))
+            block->charged =
+                ull__pages_take(ull__gpu_of(block->ordinal), block->address, block->bytes);
+        books.blocks[index] = *block;
+    }
+    pthread_mutex_unlock(&books.lock);
+    if (old)
+        ull__block_ended(&stale);
+    return added;
 }
 
 bool ull__block_take(uint64_t address, struct ull__block *block)

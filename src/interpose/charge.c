@@ -3,14 +3,22 @@
  *
  * Nobody checks and then acts: the reservation itself is the check. When it does not fit, everything
  * that may stand in the books without being held any more is looked at first, from cheap to dear:
- * this process's own reserves, dead processes, this process's reserves after a trim, the reserves of
- * the job's other processes. Only then is the request refused.
+ * this process's own reserves, dead processes, NVML's figure, this process's reserves after waiting
+ * for the call's stream and a trim, the reserves of the job's other processes and what other threads
+ * have reserved for a moment. Only then is the request refused.
  */
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <time.h>
 
 #include "interpose.h"
+#include "size.h"
 
-enum { OTHERS_SETTLE_NS = 2000000 }; /* longest wait for other processes before a refusal */
+enum {
+    OTHERS_SETTLE_NS = 2000000, /* longest wait for other processes before a refusal */
+    SETTLE_TRIES = 20,
+};
 
 static struct ull__member *member(void)
 {
@@ -40,17 +48,41 @@ static bool try_reserve(const struct ull__charge *charge)
     return ull__member_reserve(member(), charge->gpu->device, charge->class, charge->bytes) == ULL_OK;
 }
 
+/* The driver itself waits for what was freed on a stream rather than fail. */
+static void wait_for_stream(const struct ull__charge *charge)
+{
+    const union ull__cuda *real = ull__driver;
+    if (charge->ordered && real->cuStreamSynchronize && !ull__capturing(charge->stream, false, true))
+        ULL_RELAXED(real, real->cuStreamSynchronize(charge->stream));
+}
+
+/* Reservations of other threads are for the worst case and mostly shrink in a moment. */
+static bool reserve_when_others_settled(const struct ull__charge *charge)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+    ull__member_ask_settle(member(), OTHERS_SETTLE_NS);
+    for (int i = 0; i < SETTLE_TRIES; i++) {
+        if (try_reserve(charge))
+            return true;
+        if (i > 0 && ull__calls_under_way(atomic_load(&ull__state.turns)) == 0)
+            break;
+        nanosleep(&moment, NULL);
+    }
+    return try_reserve(charge);
+}
+
 static bool reserve_after_settling(const struct ull__charge *charge)
 {
     ull__reserves_refresh(charge->gpu, false);
     ull__member_sweep(member(), ull__measure_listed, NULL);
     if (try_reserve(charge))
         return true;
-    ull__reserves_refresh(charge->gpu, true);
+    ull__measure_rest();
     if (try_reserve(charge))
         return true;
-    ull__member_ask_settle(member(), OTHERS_SETTLE_NS);
-    return try_reserve(charge);
+    wait_for_stream(charge);
+    ull__reserves_refresh(charge->gpu, true);
+    return try_reserve(charge) || reserve_when_others_settled(charge);
 }
 
 /* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
@@ -75,7 +107,7 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
         refuse(charge, charge->bytes > asked ? charge->bytes : asked, false);
         return false;
     }
-    ull__turn(1);
+    ull__turn(ULL_TURN_BEGIN);
     return true;
 }
 
@@ -87,13 +119,33 @@ void ull__settle(struct ull__charge *charge, uint64_t taken)
     else if (taken > charge->bytes)
         ull__member_charge(member(), device, charge->class, taken - charge->bytes);
     ull__member_granted(member(), device, taken);
-    ull__turn(0);
+    ull__turn(ULL_TURN_END);
 }
 
-void ull__cancel(struct ull__charge *charge)
+/* The budget had room, but the card has not: others hold it. Said at most once a second. */
+static void say_card_is_full(const struct ull__charge *charge)
+{
+    static _Atomic uint64_t last;
+    struct timespec now;
+    char wanted[ULL_SIZE_TEXT], free_text[ULL_SIZE_TEXT];
+    size_t free_bytes = 0, total = 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t then = atomic_exchange(&last, (uint64_t)now.tv_sec + 1);
+    if (then == (uint64_t)now.tv_sec + 1 || ull__ledger_spec(ull__member_ledger(member()))->quiet)
+        return;
+    ull__driver->cuMemGetInfo_v2(&free_bytes, &total);
+    ull__say("process %d asked for %s (%s, %s), which its budget allows, but the card has only %s left: "
+             "others hold the rest",
+             (int)getpid(), ull__size_text(charge->bytes, wanted), ull__class_name(charge->class),
+             charge->call, ull__size_text(free_bytes, free_text));
+}
+
+void ull__cancel(struct ull__charge *charge, CUresult result)
 {
     ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
-    ull__turn(0);
+    ull__turn(ULL_TURN_END);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        say_card_is_full(charge);
 }
 
 void ull__give_back(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes)

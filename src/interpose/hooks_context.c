@@ -50,7 +50,7 @@ static uint64_t size_of_new(struct making *making)
     uint64_t after = 0;
     ull__measure_find_pid(gpu);
     if (!making->measurable || !ull__measure(gpu, &after) || after <= making->before ||
-        making->turns != atomic_load(&ull__state.turns) || atomic_load(&ull__state.busy) != 1)
+        making->turns != atomic_load(&ull__state.turns) || ull__calls_under_way(making->turns) != 1)
         return making->charge.bytes;
     ull__member_context_measured(atomic_load(&ull__state.member), gpu->device, after - making->before);
     atomic_store(&ull__state.context_measured[making->ordinal], true);
@@ -64,7 +64,7 @@ static CUresult end(struct making *making, CUresult result, CUcontext context)
     if (!gpu)
         return result;
     if (result != CUDA_SUCCESS || ull__block_find((uint64_t)(uintptr_t)context, &known)) {
-        ull__cancel(&making->charge); /* none was made: an error, or another thread was first */
+        ull__cancel(&making->charge, result); /* none was made: an error, or another thread was first */
         return result;
     }
     struct ull__block block = {.address = (uint64_t)(uintptr_t)context,
@@ -282,7 +282,7 @@ CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
     if (result == CUDA_SUCCESS)
         ull__settle(&charge, charge.bytes); /* corrected by NVML's figure with the rest of the class */
     else
-        ull__cancel(&charge);
+        ull__cancel(&charge, result);
     atomic_store(&ull__state.code_changed, true);
     return result;
 }

@@ -3,9 +3,12 @@
  *
  * Memory nodes take nothing when they are added or instantiated. At upload or launch the device's
  * reserve for graph memory grows, in the same steps as a pool; it is shared by graphs and kept until
- * cuDeviceGraphMemTrim (all measured, driver_facts graph.*). Graphs without memory nodes cost one test
- * of a counter per launch.
+ * cuDeviceGraphMemTrim (all measured, driver_facts graph.*). Graphs that run one after another share it;
+ * those that run at the same time do not, so that each may need its whole worst case. Graphs without
+ * memory nodes cost one test of a counter per launch.
  */
+#include <string.h>
+
 #include "interpose.h"
 #include "table.h"
 
@@ -14,12 +17,12 @@ enum { GRAPH_STEP = 32 << 20, MAX_DEPTH = 8 };
 struct exec {
     uint64_t worst; /* bytes of its memory nodes, each in whole steps */
     const struct ull__gpu *gpu;
-    bool backed; /* has been uploaded or launched: its memory may be in the reserve already */
 };
 
 static struct {
     pthread_mutex_t lock;
     struct ull__table execs; /* CUgraphExec -> struct exec * */
+    uint64_t worst[MAX_ORDINALS]; /* the sum of all of a device, should they run at once */
     _Atomic size_t count;
 } books = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -65,59 +68,50 @@ static CUresult instantiated(CUresult result, const CUgraphExec *handle, CUgraph
     if (exec) {
         *exec = (struct exec){.worst = worst, .gpu = gpu};
         pthread_mutex_lock(&books.lock);
-        if (ull__table_add(&books.execs, (uint64_t)(uintptr_t)*handle, (uint64_t)(uintptr_t)exec))
+        if (ull__table_add(&books.execs, (uint64_t)(uintptr_t)*handle, (uint64_t)(uintptr_t)exec)) {
+            books.worst[gpu - ull__state.gpus] += worst;
             atomic_fetch_add(&books.count, 1);
+        }
         pthread_mutex_unlock(&books.lock);
     }
     atomic_store_explicit(&ull__state.code_changed, true, memory_order_relaxed);
     return result;
 }
 
-static bool find(CUgraphExec handle, struct exec *found)
+static bool find(CUgraphExec handle, struct exec *found, uint64_t *all)
 {
     if (likely(atomic_load_explicit(&books.count, memory_order_relaxed) == 0))
         return false;
     pthread_mutex_lock(&books.lock);
     struct ull__table_entry *entry = ull__table_find(&books.execs, (uint64_t)(uintptr_t)handle);
-    if (entry)
+    if (entry) {
         *found = *(struct exec *)(uintptr_t)entry->value;
+        *all = books.worst[found->gpu - ull__state.gpus];
+    }
     pthread_mutex_unlock(&books.lock);
     return entry != NULL;
 }
 
-static void mark_backed(CUgraphExec handle)
-{
-    pthread_mutex_lock(&books.lock);
-    struct ull__table_entry *entry = ull__table_find(&books.execs, (uint64_t)(uintptr_t)handle);
-    if (entry)
-        ((struct exec *)(uintptr_t)entry->value)->backed = true;
-    pthread_mutex_unlock(&books.lock);
-}
-
-/*
- * A graph that has run before most often finds its memory in the reserve; reserving the worst case once
- * more may then not fit although nothing would grow. Such a launch goes ahead, and what it takes is
- * charged afterwards.
- */
-static CUresult launch(CUgraphExec handle, CUstream stream, const char *name,
+/* Where all graphs together fit into the reserve as it is, a launch cannot make it grow. */
+static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread, const char *name,
                        CUresult (*call)(CUgraphExec, CUstream))
 {
     struct exec exec;
-    if (!find(handle, &exec))
+    uint64_t all;
+    if (!find(handle, &exec, &all) || ull__capturing(stream, per_thread, false))
         return call(handle, stream);
     struct ull__reserve *reserve = ull__reserve_of(exec.gpu, NULL);
+    CUstream order = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
     if (!reserve)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (exec.backed && ull__reserve_charged(reserve) >= exec.worst) {
+    if (ull__reserve_charged(reserve) >= all) {
         CUresult result = call(handle, stream);
         ull__reserve_refresh(reserve);
         return result;
     }
-    if (!ull__reserve_begin(reserve, exec.worst, exec.worst, name))
+    if (!ull__reserve_begin(reserve, exec.worst, exec.worst, name, order))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call(handle, stream);
-    if (result == CUDA_SUCCESS)
-        mark_backed(handle);
     ull__reserve_end(reserve, exec.worst);
     return result;
 }
@@ -144,22 +138,22 @@ static CUresult call_upload_ptsz(CUgraphExec exec, CUstream stream)
 
 CUresult ull__do_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    return launch(exec, stream, "cuGraphLaunch", call_launch);
+    return launch(exec, stream, false, "cuGraphLaunch", call_launch);
 }
 
 CUresult ull__do_cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launch(exec, stream, "cuGraphLaunch", call_launch_ptsz);
+    return launch(exec, stream, true, "cuGraphLaunch", call_launch_ptsz);
 }
 
 CUresult ull__do_cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-    return launch(exec, stream, "cuGraphUpload", call_upload);
+    return launch(exec, stream, false, "cuGraphUpload", call_upload);
 }
 
 CUresult ull__do_cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launch(exec, stream, "cuGraphUpload", call_upload_ptsz);
+    return launch(exec, stream, true, "cuGraphUpload", call_upload_ptsz);
 }
 
 static bool may_instantiate(void)
@@ -221,6 +215,7 @@ CUresult ull__do_cuGraphExecDestroy(CUgraphExec handle)
         if (entry) {
             exec = (struct exec *)(uintptr_t)entry->value;
             ull__table_remove(&books.execs, entry);
+            books.worst[exec->gpu - ull__state.gpus] -= exec->worst;
             atomic_fetch_sub(&books.count, 1);
         }
         pthread_mutex_unlock(&books.lock);
@@ -243,7 +238,8 @@ CUresult ull__do_cuDeviceGraphMemTrim(CUdevice device)
 
 void ull__graphs_forget(void)
 {
-    books.execs = (struct ull__table){0};
+    memset(&books.execs, 0, sizeof books.execs);
+    memset(books.worst, 0, sizeof books.worst);
     atomic_store(&books.count, 0);
     pthread_mutex_init(&books.lock, NULL);
 }

@@ -27,7 +27,7 @@ static bool begin(struct ull__charge *charge, const struct ull__gpu *gpu, uint64
 static CUresult end(struct ull__charge *charge, CUresult result, void *address, uint64_t bytes)
 {
     if (result != CUDA_SUCCESS) {
-        ull__cancel(charge);
+        ull__cancel(charge, result);
         return result;
     }
     struct ull__block block = {.address = (uint64_t)(uintptr_t)address,

@@ -8,22 +8,27 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
     return bytes > UINT64_MAX - to ? UINT64_MAX : (bytes + to - 1) / to * to;
 }
 
-/* Where the current context's memory lies. */
-static bool begin(struct ull__charge *charge, uint64_t asked, const char *call)
+enum verdict { PASS_ON, REFUSED, RESERVED };
+
+/* Without a current context, or for nothing, the driver answers; it takes nothing then. */
+static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char *call)
 {
-    charge->gpu = ull__current_gpu();
+    CUdevice ordinal;
+    if (unlikely(asked == 0 || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
+        return PASS_ON;
+    charge->gpu = ull__gpu_of(ordinal);
     charge->class = ULL_CLASS_DATA;
     charge->call = call;
     /* The worst case: it touches pages that nobody else is in. */
     charge->bytes = charge->gpu ? round_up(asked, charge->gpu->page) : 0;
-    return ull__reserve(charge, asked);
+    return ull__reserve(charge, asked) ? RESERVED : REFUSED;
 }
 
 static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr address, uint64_t bytes,
                     enum ull__block_kind kind)
 {
     if (result != CUDA_SUCCESS) {
-        ull__cancel(charge);
+        ull__cancel(charge, result);
         return result;
     }
     struct ull__block block = {.address = address,
@@ -32,44 +37,33 @@ static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr add
                                .class = ULL_CLASS_DATA,
                                .kind = (uint8_t)kind};
     ull__driver->cuCtxGetCurrent(&block.context);
-    block.charged = ull__pages_take(charge->gpu, address, bytes);
     if (!ull__block_add(&block)) {
         ull__driver->cuMemFree_v2(address);
-        ull__pages_drop(charge->gpu, address, bytes);
-        ull__cancel(charge);
+        ull__cancel(charge, result);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ull__settle(charge, block.charged);
     return CUDA_SUCCESS;
 }
 
-/* Without a current context the driver answers; it takes nothing then. */
-static bool no_context(void)
-{
-    CUdevice ordinal;
-    return ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS;
-}
-
 CUresult ull__do_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     struct ull__charge charge;
-    if (unlikely(bytes == 0 || !dptr || no_context()))
-        return ull__driver->cuMemAlloc_v2(dptr, bytes);
-    if (!begin(&charge, bytes, "cuMemAlloc"))
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAlloc");
+    if (unlikely(verdict == REFUSED))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAlloc_v2(dptr, bytes);
-    return end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
+    return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
 }
 
 CUresult ull__do_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
     struct ull__charge charge;
-    if (bytes == 0 || !dptr || no_context())
-        return ull__driver->cuMemAllocManaged(dptr, bytes, flags);
-    if (!begin(&charge, bytes, "cuMemAllocManaged"))
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAllocManaged");
+    if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAllocManaged(dptr, bytes, flags);
-    return end(&charge, result, *dptr, bytes, BLOCK_MANAGED);
+    return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_MANAGED);
 }
 
 /* Rows begin at multiples of 512 bytes on every card seen; settled to the pitch that comes back. */
@@ -83,26 +77,24 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
                                     size_t height, unsigned int element_size_bytes)
 {
     struct ull__charge charge;
-    if (width_in_bytes == 0 || height == 0 || !dptr || !pitch || no_context())
-        return ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height,
-                                               element_size_bytes);
-    if (!begin(&charge, pitched(width_in_bytes, height), "cuMemAllocPitch"))
+    uint64_t asked = dptr && pitch ? pitched(width_in_bytes, height) : 0;
+    enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
+    if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height,
                                                       element_size_bytes);
-    return end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
+    return verdict == PASS_ON ? result : end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
 }
 
 /* The forms of CUDA before 3.2, with 32-bit addresses. */
 CUresult ull__do_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes)
 {
     struct ull__charge charge;
-    if (bytes == 0 || !dptr || no_context())
-        return ull__driver->cuMemAlloc(dptr, bytes);
-    if (!begin(&charge, bytes, "cuMemAlloc"))
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAlloc");
+    if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAlloc(dptr, bytes);
-    return end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
+    return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
 }
 
 CUresult ull__do_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch,
@@ -110,13 +102,15 @@ CUresult ull__do_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch,
                                  unsigned int element_size_bytes)
 {
     struct ull__charge charge;
-    if (width_in_bytes == 0 || height == 0 || !dptr || !pitch || no_context())
-        return ull__driver->cuMemAllocPitch(dptr, pitch, width_in_bytes, height, element_size_bytes);
-    if (!begin(&charge, pitched(width_in_bytes, height), "cuMemAllocPitch"))
+    uint64_t asked = dptr && pitch ? pitched(width_in_bytes, height) : 0;
+    enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
+    if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
         ull__driver->cuMemAllocPitch(dptr, pitch, width_in_bytes, height, element_size_bytes);
-    return end(&charge, result, *dptr, (uint64_t)*pitch * height, BLOCK_LINEAR);
+    return verdict == PASS_ON
+               ? result
+               : end(&charge, result, *dptr, (uint64_t)*pitch * height, BLOCK_LINEAR);
 }
 
 /* --- frees ---------------------------------------------------------------------------------------------- */
@@ -126,7 +120,6 @@ void ull__block_ended(const struct ull__block *block)
 {
     const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
     enum ull__class class = (enum ull__class)block->class;
-    uint64_t bytes = block->charged;
     switch ((enum ull__block_kind)block->kind) {
     case BLOCK_POOL:
         ull__reserve_block_freed(block->owner);
@@ -141,8 +134,6 @@ void ull__block_ended(const struct ull__block *block)
         return;
     case BLOCK_LINEAR:
     case BLOCK_MANAGED:
-        bytes = ull__pages_drop(gpu, block->address, block->bytes);
-        break;
     case BLOCK_ARRAY:
     case BLOCK_HOST:
     case BLOCK_CONTEXT:
@@ -150,9 +141,9 @@ void ull__block_ended(const struct ull__block *block)
     }
     if (block->key && gpu->device >= 0)
         ull__member_release_exported(atomic_load(&ull__state.member), gpu->device, class, block->key,
-                                     bytes);
+                                     block->charged);
     else
-        ull__give_back(gpu, class, bytes);
+        ull__give_back(gpu, class, block->charged);
 }
 
 /*
@@ -164,13 +155,13 @@ static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CU
     struct ull__block block;
     if (!ull__block_take(address, &block))
         return call(address, stream); /* not ours to judge: forwarded */
-    ull__turn(1);
+    ull__turn(ULL_TURN_BEGIN);
     CUresult result = call(address, stream);
     if (result == CUDA_SUCCESS)
         ull__block_ended(&block);
     else
         ull__block_add(&block);
-    ull__turn(0);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 

@@ -14,15 +14,16 @@ static uint64_t worst_growth(uint64_t bytes)
     return bytes > INT64_MAX - POOL_STEP ? INT64_MAX : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
 }
 
-static bool capturing(CUstream stream, bool per_thread)
+bool ull__capturing(CUstream stream, bool per_thread, bool unsure)
 {
     const union ull__cuda *real = ull__driver;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = CUDA_SUCCESS;
     if (per_thread && real->cuStreamIsCapturing_ptsz)
-        real->cuStreamIsCapturing_ptsz(stream, &status);
+        result = real->cuStreamIsCapturing_ptsz(stream, &status);
     else if (real->cuStreamIsCapturing)
-        real->cuStreamIsCapturing(stream, &status);
-    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+        result = real->cuStreamIsCapturing(stream, &status);
+    return result != CUDA_SUCCESS ? unsure : status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 /* A stream may belong to a context that is not current. */
@@ -44,11 +45,13 @@ static const struct ull__gpu *gpu_of_stream(CUstream stream)
 typedef CUresult allocate_fn(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream);
 
 static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
-                         size_t bytes, CUstream stream, allocate_fn *call, const char *name)
+                         size_t bytes, CUstream stream, bool per_thread, allocate_fn *call,
+                         const char *name)
 {
     struct ull__reserve *reserve = ull__reserve_of(gpu, pool);
     uint64_t worst = worst_growth(bytes);
-    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name))
+    CUstream order = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
+    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name, order))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call(dptr, bytes, pool, stream);
     if (result == CUDA_SUCCESS && *dptr) {
@@ -73,11 +76,11 @@ static CUresult allocate_current(CUdeviceptr *dptr, size_t bytes, CUstream strea
 {
     const struct ull__gpu *gpu = gpu_of_stream(stream);
     CUmemoryPool pool = NULL;
-    if (!gpu || !dptr || bytes == 0 || capturing(stream, per_thread) ||
+    if (!gpu || !dptr || bytes == 0 || ull__capturing(stream, per_thread, false) ||
         !ull__driver->cuDeviceGetMemPool ||
         ull__driver->cuDeviceGetMemPool(&pool, (CUdevice)(gpu - ull__state.gpus)) != CUDA_SUCCESS)
         return call(dptr, bytes, NULL, stream);
-    return allocate(gpu, pool, dptr, bytes, stream, call, "cuMemAllocAsync");
+    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocAsync");
 }
 
 static CUresult call_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -123,9 +126,9 @@ static CUresult allocate_from(CUmemoryPool pool, CUdeviceptr *dptr, size_t bytes
     const struct ull__gpu *gpu = ull__reserve_gpu(pool);
     if (!gpu) /* a default pool, or one made before this library could see it */
         gpu = gpu_of_stream(stream);
-    if (!gpu || gpu == &uncounted || !dptr || bytes == 0 || capturing(stream, per_thread))
+    if (!gpu || gpu == &uncounted || !dptr || bytes == 0 || ull__capturing(stream, per_thread, false))
         return call(dptr, bytes, pool, stream);
-    return allocate(gpu, pool, dptr, bytes, stream, call, "cuMemAllocFromPoolAsync");
+    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocFromPoolAsync");
 }
 
 CUresult ull__do_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
@@ -164,10 +167,12 @@ CUresult ull__do_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void
 
 CUresult ull__do_cuMemPoolDestroy(CUmemoryPool pool)
 {
+    ull__turn(ULL_TURN_BEGIN);
     ull__reserve_pool_destroyed(pool, true);
     CUresult result = ull__driver->cuMemPoolDestroy(pool);
     if (result == CUDA_SUCCESS)
         ull__reserve_pool_destroyed(pool, false);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 

@@ -113,7 +113,7 @@ CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemCreate(handle, size, prop, flags);
     if (result != CUDA_SUCCESS) {
-        ull__cancel(&charge);
+        ull__cancel(&charge, result);
         return result;
     }
     add_object(&(struct object){.handle = *handle, .size = size, .gpu = gpu, .refs = 1});
@@ -131,16 +131,19 @@ CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
     else
         object = NULL;
     pthread_mutex_unlock(&books.lock);
+    ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuMemRelease(handle);
-    if (!object)
-        return result;
-    pthread_mutex_lock(&books.lock);
-    if (result != CUDA_SUCCESS)
-        object->refs++;
-    struct object *ended = if_ended(object);
-    pthread_mutex_unlock(&books.lock);
+    struct object *ended = NULL;
+    if (object) {
+        pthread_mutex_lock(&books.lock);
+        if (result != CUDA_SUCCESS)
+            object->refs++;
+        ended = if_ended(object);
+        pthread_mutex_unlock(&books.lock);
+    }
     if (ended)
         end_object(ended);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 
@@ -288,10 +291,13 @@ static size_t take_range(uint64_t from, uint64_t size, struct mapping **taken, s
 CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     /* Taken out before the call: the addresses may be mapped again by another thread right after. */
-    size_t max = books.mappings.count + 1;
     struct mapping *small[16];
+    pthread_mutex_lock(&books.lock);
+    size_t max = books.mappings.count + 1;
+    pthread_mutex_unlock(&books.lock);
     struct mapping **taken = max <= 16 ? small : malloc(max * sizeof *taken);
     size_t count = taken ? take_range(ptr, size, taken, max) : 0;
+    ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuMemUnmap(ptr, size);
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
@@ -302,6 +308,7 @@ CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
         ull__table_add(&books.mappings, taken[i]->address, (uint64_t)(uintptr_t)taken[i]);
         pthread_mutex_unlock(&books.lock);
     }
+    ull__turn(ULL_TURN_END);
     if (taken != small)
         free(taken);
     return result;

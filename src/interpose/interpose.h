@@ -49,8 +49,7 @@ struct ull__state {
     struct ull__member *_Atomic member;
     _Atomic int gpu_count;
     struct ull__gpu gpus[MAX_ORDINALS];
-    /* Charged calls begun, and begun or ended: to tell whether a measurement was undisturbed. */
-    _Atomic uint32_t busy;
+    /* Charged calls: under way (low half), begun and ended (high half); see ull__turn. */
     _Atomic uint64_t turns;
     _Atomic bool context_measured[MAX_ORDINALS]; /* else charged with what the last one took */
     _Atomic bool code_changed; /* something ran whose memory only NVML shows */
@@ -69,7 +68,7 @@ const struct ull__gpu *ull__gpu_of(CUdevice ordinal);
 /* After a fork without exec: forget what the parent had. */
 void ull__check_fork(void);
 /* Marks this process's memory so that a forked child can be told from its parent. */
-extern _Atomic int *ull__alive;
+extern _Atomic int *_Atomic ull__alive;
 
 /* --- charge.c: reserve, settle, refuse --------------------------------------------------------------- */
 
@@ -78,6 +77,8 @@ struct ull__charge {
     enum ull__class class;
     uint64_t bytes; /* reserved */
     const char *call;
+    bool ordered;    /* in the order of a stream: */
+    CUstream stream; /* what was freed on it before is free for this call */
 };
 
 /*
@@ -87,16 +88,27 @@ struct ull__charge {
 bool ull__reserve(struct ull__charge *charge, uint64_t asked);
 /* The driver took `taken` bytes: gives back the rest, or charges what is missing. */
 void ull__settle(struct ull__charge *charge, uint64_t taken);
-/* The driver took nothing. */
-void ull__cancel(struct ull__charge *charge);
+/* The driver took nothing, and answered `result`. */
+void ull__cancel(struct ull__charge *charge, CUresult result);
 void ull__give_back(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes);
 /* A call that takes memory which no argument tells may be made only while there is any left. */
 bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char *call);
 
-static inline void ull__turn(int begin)
+/*
+ * Every charged call turns once before and once after it, so that whoever measures can tell whether
+ * anything was going on: nothing if the number is the same afterwards and its low half is what it
+ * should be.
+ */
+enum { ULL_TURN_BEGIN, ULL_TURN_END };
+static inline void ull__turn(int which)
 {
-    atomic_fetch_add(&ull__state.turns, 1);
-    atomic_fetch_add(&ull__state.busy, begin ? 1u : (uint32_t)-1);
+    const uint64_t one = 1ull << 32;
+    atomic_fetch_add(&ull__state.turns, which == ULL_TURN_BEGIN ? one + 1 : one - 1);
+}
+
+static inline uint32_t ull__calls_under_way(uint64_t turns)
+{
+    return (uint32_t)turns;
 }
 
 /* --- say.c ----------------------------------------------------------------------------------------- */
@@ -110,7 +122,7 @@ void ull__say_refusal(const struct ull__refusal *refusal, uint64_t suppressed);
 struct ull__block {
     uint64_t address; /* device address, or a handle for arrays and host memory; never 0 */
     uint64_t bytes;   /* asked for */
-    uint64_t charged; /* bytes that end with this block; for packed ones see pages.c */
+    uint64_t charged; /* bytes that began with this block, or after ull__block_take ended with it */
     uint64_t key;     /* name given to other processes, 0: none */
     uint64_t born_ns;
     CUcontext context; /* destroyed with it; NULL: outlives contexts */
@@ -131,9 +143,13 @@ enum ull__block_kind {
     BLOCK_CONTEXT,     /* the context itself */
 };
 
-/* All of these take the table's lock themselves. add fails only without host memory. */
-bool ull__block_add(const struct ull__block *block);
-bool ull__block_take(uint64_t address, struct ull__block *block); /* looks up and removes */
+/*
+ * All of these take the table's lock themselves. Linear and managed blocks are charged by pages: add
+ * fills in what the block began, take (which looks up and removes) what ended with it. add fails only
+ * without host memory.
+ */
+bool ull__block_add(struct ull__block *block);
+bool ull__block_take(uint64_t address, struct ull__block *block);
 bool ull__block_find(uint64_t address, struct ull__block *block);
 bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block);
 /* Removes one block of a destroyed context and returns true, or false when none is left. */
@@ -145,12 +161,15 @@ bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *
 /* The books of a block whose memory is gone (hooks_linear.c). */
 void ull__block_ended(const struct ull__block *block);
 void ull__small_array_ended(const struct ull__block *block); /* hooks_array.c */
+/* What small arrays are charged beyond the pages that they fill, and giving back some of it. */
+uint64_t ull__arrays_slack(const struct ull__gpu *gpu);
+void ull__arrays_lower_slack(const struct ull__gpu *gpu, uint64_t bytes);
 void ull__arrays_forget(void);
 void ull__blocks_forget(void);
 
 /* --- pages.c: what packed allocations take -------------------------------------------------------------- */
 
-/* Bytes that the driver took for [address, address + bytes), by the pages that are touched anew. */
+/* For blocks.c, under its lock. Bytes that the driver took for [address, address + bytes), by the pages that are touched anew. */
 uint64_t ull__pages_take(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
 /* The reverse: bytes whose last user went. */
 uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
@@ -164,16 +183,22 @@ struct ull__reserve *ull__reserve_of(const struct ull__gpu *gpu, CUmemoryPool po
 /* The device of a known pool, NULL if it is not known. */
 const struct ull__gpu *ull__reserve_gpu(CUmemoryPool pool);
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
-                        const char *call);
+                        const char *call, CUstream stream);
 void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst);
 void ull__reserve_refresh(struct ull__reserve *reserve);
 uint64_t ull__reserve_charged(struct ull__reserve *reserve);
 /* Reads every reserve again; with `trim`, lets them give back what they do not use first. */
 void ull__reserves_refresh(const struct ull__gpu *gpu, bool trim);
 void ull__reserve_pool_destroyed(CUmemoryPool pool, bool before);
+/* What stands in the books for destroyed pools, and giving back some of it. */
+uint64_t ull__reserves_destroyed(const struct ull__gpu *gpu);
+void ull__reserves_lower_destroyed(const struct ull__gpu *gpu, uint64_t bytes);
 void ull__reserve_block_added(struct ull__reserve *reserve);
 void ull__reserve_block_freed(struct ull__reserve *reserve);
 void ull__reserves_forget(void);
+
+/* Is this stream being captured? `unsure` where the driver does not say. (hooks_pool.c) */
+bool ull__capturing(CUstream stream, bool per_thread, bool unsure);
 
 /* --- hooks_vmm.c, hooks_graph.c, hooks_context.c: their own books ----------------------------------- */
 
@@ -188,7 +213,10 @@ void ull__measure_start(void);
 bool ull__measure_ready(uint64_t wait_ns);
 /* What NVML says this process holds on a device; false if it cannot tell. */
 bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes);
-/* Charges (or gives back) what NVML shows beyond the books, as class module. */
+/*
+ * Charges (or gives back) what NVML shows beyond the books, as class module, and what the books hold
+ * in doubt as far as NVML does not show it. Does nothing while other calls are under way.
+ */
 void ull__measure_rest(void);
 /* Before a context is made: who is listed now. After it: which pid NVML knows this process by. */
 void ull__measure_before(const struct ull__gpu *gpu);
@@ -228,7 +256,8 @@ uint32_t ull__family_root(void);
 
 static inline bool ull__held(void)
 {
-    if (unlikely(atomic_load_explicit(ull__alive, memory_order_relaxed) == 0))
+    _Atomic int *alive = atomic_load_explicit(&ull__alive, memory_order_acquire);
+    if (unlikely(atomic_load_explicit(alive, memory_order_relaxed) == 0))
         ull__check_fork();
     return likely(atomic_load_explicit(&ull__state.phase, memory_order_acquire) == ULL_HELD);
 }

@@ -24,7 +24,7 @@ void *ull__jump_resolve(long index);
 const char *ull__open_route(const char *path, int flags);
 const char *ull__open_route_in(long namespace, const char *path, int flags);
 
-/* Found at load time, before any thread can call through them. */
+/* Found at load time, or when another library's constructor comes earlier. */
 __attribute__((visibility("hidden"))) void *ull__linker_dlopen;
 __attribute__((visibility("hidden"))) void *ull__linker_dlmopen;
 static char wanted_path[1024]; /* of a driver that the program named */
@@ -41,15 +41,23 @@ __attribute__((constructor)) static void find_linker(void)
 {
     Dl_info info;
     void *found = dlsym(RTLD_NEXT, "dlopen");
-    /* glibc before 2.34 keeps it in libdl, which may come later in the search order, or not yet. */
-    ull__linker_dlopen = found ? found : (void *)missing_dlopen;
     ull__linker_dlmopen = dlsym(RTLD_NEXT, "dlmopen");
     if (dladdr((void *)ull__jump_table, &info) && strlen(info.dli_fname) < sizeof own_path)
         strcpy(own_path, info.dli_fname);
+    /* glibc before 2.34 keeps it in libdl, which may come later in the search order, or not yet. */
+    ull__linker_dlopen = found ? found : (void *)missing_dlopen;
+}
+
+/* Libraries behind this one in LD_PRELOAD are initialized first, and may open others at once. */
+static inline void need_linker(void)
+{
+    if (unlikely(!ull__linker_dlopen))
+        find_linker();
 }
 
 void *ull__real_open(const char *path, int flags)
 {
+    need_linker();
     return ((void *(*)(const char *, int))ull__linker_dlopen)(path, flags);
 }
 
@@ -64,6 +72,7 @@ static bool names_driver(const char *path)
 const char *ull__open_route(const char *path, int flags)
 {
     (void)flags;
+    need_linker();
     if (!path || path[0] == '\0' || !names_driver(path))
         return path;
     if (strchr(path, '/')) {
@@ -78,6 +87,7 @@ const char *ull__open_route(const char *path, int flags)
 /* In another namespace nothing is loaded yet: give it a copy of the stand-in of its own. */
 const char *ull__open_route_in(long namespace, const char *path, int flags)
 {
+    need_linker();
     if (namespace == LM_ID_BASE)
         return ull__open_route(path, flags);
     return path && names_driver(path) && own_path[0] ? own_path : path;

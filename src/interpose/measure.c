@@ -5,6 +5,10 @@
  * for the process except about 5.5 MiB per context. So it tells what a context took, and afterwards
  * what the books do not know: code, streams, stacks. Managed memory is not in it.
  *
+ * It also settles what the books hold in doubt: what destroyed pools have left, which cannot be asked
+ * any more, and the pages of small arrays, whose places the driver does not tell. Their charge is an
+ * upper bound until the figure lowers it.
+ *
  * The process may be listed under another pid than it knows of itself (pid namespaces), or not at all.
  * Then there is no figure: contexts stay charged with the last size known, and class module stays 0.
  */
@@ -24,9 +28,10 @@ static struct {
     _Atomic int state; /* 0: not loaded yet, 1: ready, -1: there is none */
     _Atomic uint32_t pid; /* of this process, as the driver lists it; 0: unknown */
     pthread_mutex_t lock;
+    pthread_mutex_t resting; /* one thread at a time compares the books with the figure */
     int before_count; /* processes that were listed before the first context was made */
     struct ull__nvml_process before[MAX_LISTED];
-} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER, .resting = PTHREAD_MUTEX_INITIALIZER};
 
 void ull__measure_start(void)
 {
@@ -149,31 +154,53 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
     atomic_store(&ull__state.context_measured[ordinal], true);
 }
 
-static void measure_rest_of(const struct ull__gpu *gpu)
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The figure shows this much beyond what is certain. Whose it is cannot be seen, but the sum can. */
+static void share_out(const struct ull__gpu *gpu, uint64_t excess, uint64_t pools, uint64_t arrays)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
+    uint64_t module = ull__member_held(member, gpu->device, ULL_CLASS_MODULE);
+    uint64_t module_now = smaller(module, excess);
+    uint64_t pools_now = smaller(pools, excess - module_now);
+    uint64_t arrays_now = smaller(arrays, excess - module_now - pools_now);
+    module_now = excess - pools_now - arrays_now;
+    if (module_now > module)
+        ull__member_charge(member, gpu->device, ULL_CLASS_MODULE, module_now - module);
+    else
+        ull__member_release(member, gpu->device, ULL_CLASS_MODULE, module - module_now);
+    ull__reserves_lower_destroyed(gpu, pools - pools_now);
+    ull__arrays_lower_slack(gpu, arrays - arrays_now);
+}
+
+static void measure_rest_of(const struct ull__gpu *gpu)
+{
     uint64_t figure = 0;
     uint64_t turns = atomic_load(&ull__state.turns);
+    uint64_t pools = ull__reserves_destroyed(gpu), arrays = ull__arrays_slack(gpu);
     uint64_t books_before = known(gpu);
-    if (atomic_load(&ull__state.busy) != 0 || !ull__measure(gpu, &figure))
+    if (ull__calls_under_way(turns) != 0 || !ull__measure(gpu, &figure))
         return;
+    ull__reserves_refresh(gpu, false); /* a pool may have shrunk meanwhile */
     if (turns != atomic_load(&ull__state.turns) || books_before != known(gpu))
         return; /* something was being allocated: the next look will do */
-    if (figure < books_before)
-        correct_context(gpu, books_before - figure);
-    uint64_t rest = figure > books_before ? figure - books_before : 0;
-    uint64_t charged = ull__member_held(member, gpu->device, ULL_CLASS_MODULE);
-    if (rest > charged)
-        ull__member_charge(member, gpu->device, ULL_CLASS_MODULE, rest - charged);
-    else
-        ull__member_release(member, gpu->device, ULL_CLASS_MODULE, charged - rest);
+    uint64_t certain = books_before > pools + arrays ? books_before - pools - arrays : 0;
+    if (figure < certain)
+        correct_context(gpu, certain - figure);
+    share_out(gpu, figure > certain ? figure - certain : 0, pools, arrays);
 }
 
 void ull__measure_rest(void)
 {
-    for (int i = 0; i < ull__state.gpu_count && atomic_load(&books.pid); i++)
+    if (!atomic_load(&books.pid) || pthread_mutex_trylock(&books.resting) != 0)
+        return; /* another thread is at it */
+    for (int i = 0; i < ull__state.gpu_count; i++)
         if (ull__state.gpus[i].device >= 0)
             measure_rest_of(&ull__state.gpus[i]);
+    pthread_mutex_unlock(&books.resting);
 }
 
 void ull__measure_forget(void)
@@ -181,4 +208,5 @@ void ull__measure_forget(void)
     /* The library stays loaded, but what it has open belongs to the parent: begin anew. */
     memset(&books, 0, sizeof books);
     pthread_mutex_init(&books.lock, NULL);
+    pthread_mutex_init(&books.resting, NULL);
 }

@@ -7,35 +7,32 @@
  * random allocations and frees of mixed sizes (tests/gpu/driver_facts.c, linear.model.*).
  *
  * Pages in the middle of an allocation have one user; only its first and last page can be shared, so
- * only those are counted by users.
+ * only those are counted by users. There is no lock here: blocks.c has one.
  */
 #include "interpose.h"
 #include "table.h"
 
-static struct {
-    pthread_mutex_t lock;
-    struct ull__table users; /* page number + 1 -> allocations that begin or end in it */
-} pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct ull__table users; /* page number + 1 -> allocations that begin or end in it */
 
 /* True if this is the page's first user. Without host memory for the table: as if it were. */
 static bool use(uint64_t page)
 {
-    struct ull__table_entry *entry = ull__table_find(&pages.users, page + 1);
+    struct ull__table_entry *entry = ull__table_find(&users, page + 1);
     if (entry) {
         entry->value++;
         return false;
     }
-    ull__table_add(&pages.users, page + 1, 1);
+    ull__table_add(&users, page + 1, 1);
     return true;
 }
 
 static bool drop(uint64_t page)
 {
-    struct ull__table_entry *entry = ull__table_find(&pages.users, page + 1);
+    struct ull__table_entry *entry = ull__table_find(&users, page + 1);
     if (entry && --entry->value > 0)
         return false;
     if (entry)
-        ull__table_remove(&pages.users, entry);
+        ull__table_remove(&users, entry);
     return true;
 }
 
@@ -43,13 +40,11 @@ static uint64_t span(const struct ull__gpu *gpu, uint64_t address, uint64_t byte
 {
     uint64_t first = address / gpu->page;
     uint64_t last = (address + (bytes ? bytes - 1 : 0)) / gpu->page;
-    pthread_mutex_lock(&pages.lock);
     uint64_t count = last - first + 1;
     if (!edge(first))
         count--;
     if (last != first && !edge(last))
         count--;
-    pthread_mutex_unlock(&pages.lock);
     return count * gpu->page;
 }
 
@@ -65,6 +60,5 @@ uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t 
 
 void ull__pages_forget(void)
 {
-    pages.users = (struct ull__table){0};
-    pthread_mutex_init(&pages.lock, NULL);
+    users = (struct ull__table){0};
 }

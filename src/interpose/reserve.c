@@ -130,10 +130,14 @@ void ull__reserve_refresh(struct ull__reserve *reserve)
 }
 
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
-                        const char *call)
+                        const char *call, CUstream stream)
 {
-    struct ull__charge charge = {
-        .gpu = reserve->gpu, .class = class_of(reserve), .bytes = worst, .call = call};
+    struct ull__charge charge = {.gpu = reserve->gpu,
+                                 .class = class_of(reserve),
+                                 .bytes = worst,
+                                 .call = call,
+                                 .ordered = true,
+                                 .stream = stream};
     if (!ull__reserve(&charge, asked))
         return false;
     pthread_mutex_lock(&reserve->lock);
@@ -150,7 +154,7 @@ void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst)
     reserve->ended += worst;
     pthread_mutex_unlock(&reserve->lock);
     ull__reserve_refresh(reserve);
-    ull__turn(0);
+    ull__turn(ULL_TURN_END);
 }
 
 uint64_t ull__reserve_charged(struct ull__reserve *reserve)
@@ -165,7 +169,10 @@ uint64_t ull__reserve_charged(struct ull__reserve *reserve)
 static void trim(struct ull__reserve *reserve)
 {
     const union ull__cuda *real = ull__driver;
-    if (reserve->destroyed || reserve->charged == 0)
+    pthread_mutex_lock(&reserve->lock);
+    bool skip = reserve->destroyed || reserve->charged == 0;
+    pthread_mutex_unlock(&reserve->lock);
+    if (skip)
         return;
     if (!reserve->pool)
         ULL_RELAXED(real, real->cuDeviceGraphMemTrim(ordinal_of(reserve)));
@@ -186,16 +193,18 @@ void ull__reserves_refresh(const struct ull__gpu *gpu, bool with_trim)
 
 /* --- the end of a pool -------------------------------------------------------------------------------- */
 
-static void release_all(struct ull__reserve *reserve)
+/* Nothing lives in a destroyed pool any more; what was freed without waiting is still taken. */
+static void emptied(struct ull__reserve *reserve)
 {
+    uint64_t figure;
+    atomic_store(&ull__state.code_changed, true);
+    if (ull__measure(reserve->gpu, &figure))
+        return; /* it goes when NVML no longer shows it */
     ull__give_back(reserve->gpu, class_of(reserve), reserve->charged);
     reserve->charged = 0;
 }
 
-/*
- * A destroyed pool cannot be asked any more, and what its live allocations hold goes only with the
- * last of them. So it is trimmed before, and its charge stays as it is then.
- */
+/* Trimmed while it can be asked, it is in the books as it is then. */
 void ull__reserve_pool_destroyed(CUmemoryPool pool, bool before)
 {
     struct ull__reserve *reserve = find(NULL, pool);
@@ -208,9 +217,34 @@ void ull__reserve_pool_destroyed(CUmemoryPool pool, bool before)
     }
     pthread_mutex_lock(&reserve->lock);
     reserve->destroyed = true;
+    atomic_store(&ull__state.code_changed, true);
     if (reserve->blocks == 0)
-        release_all(reserve);
+        emptied(reserve);
     pthread_mutex_unlock(&reserve->lock);
+}
+
+uint64_t ull__reserves_destroyed(const struct ull__gpu *gpu)
+{
+    uint64_t sum = 0;
+    for (struct ull__reserve *r = atomic_load(&reserves); r; r = r->next) {
+        pthread_mutex_lock(&r->lock);
+        if (r->gpu == gpu && r->destroyed)
+            sum += r->charged;
+        pthread_mutex_unlock(&r->lock);
+    }
+    return sum;
+}
+
+void ull__reserves_lower_destroyed(const struct ull__gpu *gpu, uint64_t bytes)
+{
+    for (struct ull__reserve *r = atomic_load(&reserves); r && bytes; r = r->next) {
+        pthread_mutex_lock(&r->lock);
+        uint64_t less = r->gpu != gpu || !r->destroyed ? 0 : r->charged < bytes ? r->charged : bytes;
+        r->charged -= less;
+        ull__give_back(gpu, ULL_CLASS_POOL, less);
+        bytes -= less;
+        pthread_mutex_unlock(&r->lock);
+    }
 }
 
 void ull__reserve_block_added(struct ull__reserve *reserve)
@@ -224,7 +258,7 @@ void ull__reserve_block_freed(struct ull__reserve *reserve)
 {
     pthread_mutex_lock(&reserve->lock);
     if (reserve->blocks > 0 && --reserve->blocks == 0 && reserve->destroyed)
-        release_all(reserve);
+        emptied(reserve);
     pthread_mutex_unlock(&reserve->lock);
 }
 

@@ -22,7 +22,7 @@
 
 struct ull__state ull__state;
 static _Atomic int alive_without_page = 1;
-_Atomic int *ull__alive = &alive_without_page;
+_Atomic int *_Atomic ull__alive = &alive_without_page;
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,8 +32,8 @@ static void forget_parent(void)
 {
     pthread_mutex_init(&start_lock, NULL);
     atomic_store(&ull__state.member, NULL);
-    ull__state.gpu_count = 0;
-    atomic_store(&ull__state.busy, 0);
+    atomic_store(&ull__state.gpu_count, 0);
+    atomic_store(&ull__state.turns, 0);
     ull__blocks_forget();
     ull__pages_forget();
     ull__reserves_forget();
@@ -54,12 +54,12 @@ void ull__check_fork(void)
 
 static void watch_for_forks(void)
 {
-    if (ull__alive != &alive_without_page)
+    if (atomic_load(&ull__alive) != &alive_without_page)
         return;
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0) {
         atomic_store((_Atomic int *)page, 1);
-        ull__alive = page;
+        atomic_store(&ull__alive, (_Atomic int *)page);
     } else {
         /* A kernel before 4.14: fork() of the C library is seen, the bare system call is not. */
         pthread_atfork(NULL, NULL, forget_parent);
@@ -119,16 +119,24 @@ static void learn_gpu(const union ull__cuda *real, struct ull__member *member, C
         gpu->page = page;
 }
 
+/* Two threads may do this at once; the first one's findings count, and they are the same. */
 static void learn_gpus(const union ull__cuda *real, struct ull__member *member)
 {
+    struct ull__gpu found[MAX_ORDINALS];
     int count = 0;
     if (real->cuDeviceGetCount(&count) != CUDA_SUCCESS)
         count = 0;
     if (count > MAX_ORDINALS)
         count = MAX_ORDINALS;
+    memset(found, 0, sizeof found);
     for (CUdevice i = 0; i < count; i++)
-        learn_gpu(real, member, i, &ull__state.gpus[i]);
-    ull__state.gpu_count = count;
+        learn_gpu(real, member, i, &found[i]);
+    pthread_mutex_lock(&start_lock);
+    if (atomic_load(&ull__state.gpu_count) == 0) {
+        memcpy(ull__state.gpus, found, sizeof found);
+        atomic_store(&ull__state.gpu_count, count);
+    }
+    pthread_mutex_unlock(&start_lock);
 }
 
 const struct ull__gpu *ull__gpu_of(CUdevice ordinal)
@@ -174,11 +182,7 @@ CUresult ull__do_cuInit(unsigned int flags)
     if (atomic_load(&ull__state.phase) == ULL_BARRED)
         return CUDA_ERROR_NOT_PERMITTED;
     CUresult result = real->cuInit(flags);
-    if (result == CUDA_SUCCESS && ull__held()) {
-        pthread_mutex_lock(&start_lock);
-        if (ull__state.gpu_count == 0)
-            learn_gpus(real, atomic_load(&ull__state.member));
-        pthread_mutex_unlock(&start_lock);
-    }
+    if (result == CUDA_SUCCESS && ull__held() && atomic_load(&ull__state.gpu_count) == 0)
+        learn_gpus(real, atomic_load(&ull__state.member));
     return result;
 }
