@@ -16,11 +16,12 @@ static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char
     CUdevice ordinal;
     if (unlikely(asked == 0 || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return PASS_ON;
-    charge->gpu = ull__gpu_of(ordinal);
-    charge->class = ULL_CLASS_DATA;
-    charge->call = call;
+    const struct ull__gpu *gpu = ull__gpu_of(ordinal);
     /* The worst case: it touches pages that nobody else is in. */
-    charge->bytes = charge->gpu ? round_up(asked, charge->gpu->page) : 0;
+    *charge = (struct ull__charge){.gpu = gpu,
+                                   .class = ULL_CLASS_DATA,
+                                   .bytes = gpu ? round_up(asked, gpu->page) : 0,
+                                   .call = call};
     return ull__reserve(charge, asked) ? RESERVED : REFUSED;
 }
 
