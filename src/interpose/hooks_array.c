@@ -141,13 +141,11 @@ static bool begin(struct ull__charge *charge, uint64_t *bytes, const CUDA_ARRAY3
                   unsigned int levels, const char *call)
 {
     CUdevice ordinal;
-    charge->gpu = NULL;
-    charge->bytes = *bytes = 0;
+    *charge = (struct ull__charge){.class = ULL_CLASS_ARRAY, .call = call};
+    *bytes = 0;
     if (!desc || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
         return true;
     charge->gpu = ull__gpu_of(ordinal);
-    charge->class = ULL_CLASS_ARRAY;
-    charge->call = call;
     *bytes = array_bytes(desc, levels, ordinal);
     charge->bytes = round_up(*bytes, charge->gpu ? charge->gpu->page : 1);
     return *bytes == 0 || ull__reserve(charge, *bytes);
