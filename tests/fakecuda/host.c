@@ -132,7 +132,9 @@ static void end(struct host_memory *memory)
 {
     fake_wait_context(fake_current());
     fake_span_remove((CUdeviceptr)(uintptr_t)memory->p);
-    if (memory->charged)
+    if (memory->managed)
+        fake_uncharge(memory->card, 0, memory->charged);
+    else if (memory->charged)
         fake_uncharge(memory->card, memory->charged, 0);
     if (!memory->registered)
         munmap(memory->p, memory->mapped);
@@ -228,7 +230,8 @@ void fake_touch_managed(CUdeviceptr at, size_t size)
     (void)size;
     if (!memory || memory->touched)
         return;
-    if (fake_charge(memory->card, memory->mapped, 0) == CUDA_SUCCESS) {
+    /* On an H200 the card's figure shows it, the process's does not. */
+    if (fake_charge(memory->card, 0, memory->mapped) == CUDA_SUCCESS) {
         memory->charged = memory->mapped;
         memory->touched = true;
     }
