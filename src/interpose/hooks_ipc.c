@@ -27,9 +27,10 @@ CUresult ull__do_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     return result;
 }
 
-static CUresult opened(CUresult result, CUdeviceptr address, const CUipcMemHandle *handle)
+static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemHandle *handle)
 {
     struct ull__block block;
+    CUdeviceptr address = result == CUDA_SUCCESS ? *dptr : 0;
     const struct ull__gpu *gpu = ull__current_gpu();
     if (result != CUDA_SUCCESS || !gpu || gpu->device < 0)
         return result;
@@ -56,12 +57,12 @@ static CUresult opened(CUresult result, CUdeviceptr address, const CUipcMemHandl
 
 CUresult ull__do_cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
-    return opened(ull__driver->cuIpcOpenMemHandle(dptr, handle, flags), dptr ? *dptr : 0, &handle);
+    return opened(ull__driver->cuIpcOpenMemHandle(dptr, handle, flags), dptr, &handle);
 }
 
 CUresult ull__do_cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
-    return opened(ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags), dptr ? *dptr : 0, &handle);
+    return opened(ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags), dptr, &handle);
 }
 
 CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)

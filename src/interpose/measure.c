@@ -173,6 +173,8 @@ static void share_out(const struct ull__gpu *gpu, uint64_t excess, uint64_t pool
     else
         ull__member_release(member, gpu->device, ULL_CLASS_MODULE, module - module_now);
     ull__reserves_lower_destroyed(gpu, pools - pools_now);
+    if (pools_now > 0) /* it may go at any synchronization */
+        atomic_store(&ull__state.code_changed, true);
     ull__arrays_lower_slack(gpu, arrays - arrays_now);
 }
 
