@@ -17,6 +17,7 @@
 #include "environ.h"
 #include "error.h"
 #include "file.h"
+#include "jobs.h"
 #include "report.h"
 #include "run_options.h"
 #include "supervise.h"
@@ -331,7 +332,7 @@ static void finish(struct run *run, const struct supervise_result *result)
 static void clean_up(struct run *run)
 {
     if (run->ledger) {
-        ull__ledger_remove_if_dead(run->ledger);
+        job_remove_if_over(run->ledger);
         ull__ledger_close(run->ledger);
     }
     machine_close(&run->machine);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "nvml.h"
 #include "procfs.h"
@@ -23,14 +24,23 @@ struct paths {
     bool failed;
 };
 
+void job_remove_if_over(struct ull__ledger *ledger)
+{
+    char assignment[ULL_PATH_TEXT + 16];
+    snprintf(assignment, sizeof assignment, "ULLAGE_JOB=%s", ull__ledger_path(ledger));
+    if (!proc_anyone_has_variable(assignment))
+        ull__ledger_remove_if_dead(ledger);
+}
+
 static void collect_path(struct ull__ledger *ledger, void *data)
 {
     struct paths *paths = data;
     struct ull__job_view view;
     ull__ledger_job(ledger, &view);
     if (!view.supervisor_alive && view.process_count == 0) {
-        ull__ledger_remove_if_dead(ledger);
-        return;
+        job_remove_if_over(ledger);
+        if (access(ull__ledger_path(ledger), F_OK) != 0)
+            return;
     }
     if (paths->count == paths->capacity) {
         int capacity = paths->capacity ? paths->capacity * 2 : 16;

@@ -15,6 +15,12 @@ struct job_list {
     int count;
 };
 
+/*
+ * Removes the ledger of a job that is over: nobody supervises it or is in it, and no process that was
+ * started into it is left which could still join.
+ */
+void job_remove_if_over(struct ull__ledger *ledger);
+
 /* Removes ledgers that nobody is left in on the way. False for want of memory. */
 bool jobs_gather(struct job_list *list);
 void jobs_free(struct job_list *list);

@@ -1,6 +1,7 @@
 /* procfs.c: see procfs.h. */
 #include "procfs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,20 @@ bool proc_has_variable(uint32_t pid, const char *assignment)
     for (size_t at = 0; at < size && !found; at += strlen(text + at) + 1)
         found = strcmp(text + at, assignment) == 0;
     free(text);
+    return found;
+}
+
+bool proc_anyone_has_variable(const char *assignment)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+    bool found = false;
+    while (proc && !found && (entry = readdir(proc))) {
+        uint32_t pid = (uint32_t)strtoul(entry->d_name, NULL, 10);
+        found = pid != 0 && proc_has_variable(pid, assignment);
+    }
+    if (proc)
+        closedir(proc);
     return found;
 }
 

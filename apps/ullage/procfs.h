@@ -12,6 +12,8 @@ uint32_t proc_parent(uint32_t pid);
 bool proc_descends(uint32_t pid, uint32_t ancestor);
 /* Whether the environment that the process started with has this exact NAME=VALUE. */
 bool proc_has_variable(uint32_t pid, const char *assignment);
+/* Whether any process that may be read started with this exact NAME=VALUE. */
+bool proc_anyone_has_variable(const char *assignment);
 /* Command line with blanks between words, cut to size; false if there is no such process. */
 bool proc_command(uint32_t pid, char *text, size_t size);
 
