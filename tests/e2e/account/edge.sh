@@ -1,0 +1,38 @@
+#!/bin/bash
+# edge.sh: at the edge of the budget. What the card itself saw at most is never above it, not for an
+# instant; and nobody is refused what fits.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+# Contexts of 4 MiB are charged whole to the process, so that the card's peak and the budget compare
+# to the byte. One run lets ullage learn the size.
+export ULLAGE_FAKE_CONTEXT=4MiB
+run -q -- "$GUESTS/account_edge" linear 1 1 1
+
+peak() {
+    card "max([c['tags'].get('$1', {}).get('peak_used', 0) for c in d['cards']])"
+}
+
+seed=${SEED:-$(date +%s)}
+echo "# seed $seed"
+for mode in linear async vmm mixed; do
+    export ULLAGE_FAKE_TAG=$mode
+    run -q -m 256MiB -- "$GUESTS/account_edge" "$mode" 16 400 "$seed"
+    is "$mode: 16 threads end well" "$CODE $ERR" "0 "
+    between "$mode: the card's peak stays below the budget, and came close" "$(peak "$mode")" \
+        $((200 * MIB)) $((256 * MIB))
+    like "$mode: some were granted, some refused" "$OUT" "grants [0-9]+ refusals [1-9]"
+done
+
+for mode in linear async vmm mixed; do
+    export ULLAGE_FAKE_TAG=$mode.many
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    run -q -m 320MiB -- bash -c '
+        for i in 1 2 3 4 5 6; do "$0" "$1" 4 200 $(($2 + i)) crowd & pids+=" $!"; done
+        for pid in $pids; do wait $pid || exit 1; done' \
+        "$GUESTS/account_edge" "$mode" "$seed"
+    is "$mode: 6 processes of 4 threads end well" "$CODE $ERR" "0 "
+    between "$mode: the card's peak stays below the budget" "$(peak "$mode.many")" \
+        $((200 * MIB)) $((320 * MIB))
+done
+done_testing
