@@ -14,7 +14,9 @@
 static struct {
     pthread_mutex_t lock;
     CUcontext primary[MAX_ORDINALS];
-} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    bool making[MAX_ORDINALS]; /* a thread is about to make the primary context */
+    pthread_cond_t made;
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER};
 
 struct making {
     struct ull__charge charge;
@@ -22,7 +24,6 @@ struct making {
     uint64_t before, turns;
     bool measurable;
 };
-
 
 static bool begin(struct making *making, CUdevice ordinal, const char *call)
 {
@@ -172,17 +173,21 @@ CUresult ull__do_cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevic
 
 CUresult ull__do_cuCtxDestroy(CUcontext ctx)
 {
+    ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuCtxDestroy(ctx);
     if (result == CUDA_SUCCESS)
         ended(ctx);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 
 CUresult ull__do_cuCtxDestroy_v2(CUcontext ctx)
 {
+    ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuCtxDestroy_v2(ctx);
     if (result == CUDA_SUCCESS)
         ended(ctx);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 
@@ -210,68 +215,132 @@ static bool primary_active(CUdevice ordinal)
            ull__driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active;
 }
 
-CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+/*
+ * True if this thread is to make the primary context, false if there is one. Several that want it at
+ * once must not reserve room for several; the driver lets only one in as well.
+ */
+static bool must_make(CUdevice ordinal)
+{
+    for (;;) {
+        if (primary_active(ordinal))
+            return false;
+        pthread_mutex_lock(&books.lock);
+        bool first = !books.making[ordinal];
+        books.making[ordinal] = true;
+        while (!first && books.making[ordinal])
+            pthread_cond_wait(&books.made, &books.lock);
+        if (!first) {
+            pthread_mutex_unlock(&books.lock);
+            continue;
+        }
+        pthread_mutex_unlock(&books.lock);
+        return true;
+    }
+}
+
+static void done_making(CUdevice ordinal, CUcontext context)
+{
+    pthread_mutex_lock(&books.lock);
+    if (context)
+        books.primary[ordinal] = context;
+    books.making[ordinal] = false;
+    pthread_cond_broadcast(&books.made);
+    pthread_mutex_unlock(&books.lock);
+}
+
+static CUresult make_primary(CUcontext *ctx, CUdevice dev)
 {
     struct making making;
-    if (primary_active(dev))
+    if (primary_active(dev)) /* made between two looks */
         return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
     if (!begin(&making, dev, "cuDevicePrimaryCtxRetain"))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
-    if (result == CUDA_SUCCESS && ull__gpu_of(dev)) {
-        pthread_mutex_lock(&books.lock);
-        books.primary[dev] = *ctx;
-        pthread_mutex_unlock(&books.lock);
-    }
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 
-static CUresult primary_released(CUresult result, CUdevice ordinal)
+CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+    if (!ull__gpu_of(dev) || !must_make(dev))
+        return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
+    CUresult result = make_primary(ctx, dev);
+    done_making(dev, result == CUDA_SUCCESS ? *ctx : NULL);
+    return result;
+}
+
+static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
 {
     CUcontext context = NULL;
-    if (result != CUDA_SUCCESS || !ull__gpu_of(ordinal) || primary_active(ordinal))
-        return result;
-    pthread_mutex_lock(&books.lock);
-    context = books.primary[ordinal];
-    books.primary[ordinal] = NULL;
-    pthread_mutex_unlock(&books.lock);
+    ull__turn(ULL_TURN_BEGIN);
+    CUresult result = call(ordinal);
+    if (result == CUDA_SUCCESS && ull__gpu_of(ordinal) && !primary_active(ordinal)) {
+        pthread_mutex_lock(&books.lock);
+        context = books.primary[ordinal];
+        books.primary[ordinal] = NULL;
+        pthread_mutex_unlock(&books.lock);
+    }
     if (context)
         ended(context);
+    ull__turn(ULL_TURN_END);
     return result;
 }
 
 CUresult ull__do_cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return primary_released(ull__driver->cuDevicePrimaryCtxRelease(dev), dev);
+    return primary_released(ull__driver->cuDevicePrimaryCtxRelease, dev);
 }
 
 CUresult ull__do_cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    return primary_released(ull__driver->cuDevicePrimaryCtxRelease_v2(dev), dev);
+    return primary_released(ull__driver->cuDevicePrimaryCtxRelease_v2, dev);
 }
 
 CUresult ull__do_cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    return primary_released(ull__driver->cuDevicePrimaryCtxReset(dev), dev);
+    return primary_released(ull__driver->cuDevicePrimaryCtxReset, dev);
 }
 
 CUresult ull__do_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    return primary_released(ull__driver->cuDevicePrimaryCtxReset_v2(dev), dev);
+    return primary_released(ull__driver->cuDevicePrimaryCtxReset_v2, dev);
 }
 
 /* --- limits ----------------------------------------------------------------------------------------------------------- */
 
-CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
+/* The stacks of the current context took (or gave back) so much. Its address is odd, as no other's. */
+static void change_stacks(int ordinal, int64_t delta)
 {
-    const struct ull__gpu *gpu = ull__current_gpu();
-    size_t old = 0;
-    if (limit != CU_LIMIT_STACK_SIZE || !gpu || gpu->device < 0 || gpu->stack_threads == 0 ||
-        ull__driver->cuCtxGetLimit(&old, limit) != CUDA_SUCCESS || value <= old ||
-        value - old > INT64_MAX / gpu->stack_threads) {
-        atomic_store(&ull__state.code_changed, true);
-        return ull__driver->cuCtxSetLimit(limit, value);
-    }
+    struct ull__block block;
+    CUcontext context = NULL;
+    ull__driver->cuCtxGetCurrent(&context);
+    uint64_t address = (uint64_t)(uintptr_t)context + 1;
+    if (!ull__block_take(address, &block))
+        block = (struct ull__block){.address = address,
+                                    .context = context,
+                                    .ordinal = ordinal,
+                                    .class = ULL_CLASS_MODULE,
+                                    .kind = BLOCK_STACK};
+    if (delta < 0 && (uint64_t)-delta > block.charged)
+        delta = -(int64_t)block.charged;
+    block.bytes = block.charged += (uint64_t)delta;
+    if (delta < 0)
+        ull__give_back(ull__gpu_of(ordinal), ULL_CLASS_MODULE, (uint64_t)-delta);
+    if (block.charged > 0)
+        ull__block_add(&block);
+}
+
+static CUresult lower_limit(const struct ull__gpu *gpu, CUlimit limit, size_t old, size_t value)
+{
+    ull__turn(ULL_TURN_BEGIN);
+    CUresult result = ull__driver->cuCtxSetLimit(limit, value);
+    if (result == CUDA_SUCCESS && old > value)
+        change_stacks((int)(gpu - ull__state.gpus), -(int64_t)((old - value) * gpu->stack_threads));
+    ull__turn(ULL_TURN_END);
+    return result;
+}
+
+static CUresult raise_limit(const struct ull__gpu *gpu, CUlimit limit, size_t old, size_t value)
+{
     struct ull__charge charge = {.gpu = gpu,
                                  .class = ULL_CLASS_MODULE,
                                  .bytes = (value - old) * gpu->stack_threads,
@@ -279,10 +348,26 @@ CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
     if (!ull__reserve(&charge, charge.bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuCtxSetLimit(limit, value);
-    if (result == CUDA_SUCCESS)
-        ull__settle(&charge, charge.bytes); /* corrected by NVML's figure with the rest of the class */
-    else
+    if (result != CUDA_SUCCESS) {
         ull__cancel(&charge, result);
+        return result;
+    }
+    change_stacks((int)(gpu - ull__state.gpus), (int64_t)charge.bytes);
+    ull__settle(&charge, charge.bytes); /* corrected by NVML's figure with the rest of the class */
+    return result;
+}
+
+CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    const struct ull__gpu *gpu = ull__current_gpu();
+    size_t old = 0;
+    atomic_store(&ull__state.code_changed, true);
+    if (limit != CU_LIMIT_STACK_SIZE || !gpu || gpu->device < 0 || gpu->stack_threads == 0 ||
+        ull__driver->cuCtxGetLimit(&old, limit) != CUDA_SUCCESS ||
+        (value > old && value - old > INT64_MAX / gpu->stack_threads))
+        return ull__driver->cuCtxSetLimit(limit, value);
+    CUresult result =
+        value > old ? raise_limit(gpu, limit, old, value) : lower_limit(gpu, limit, old, value);
     atomic_store(&ull__state.code_changed, true);
     return result;
 }
@@ -290,6 +375,7 @@ CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
 void ull__contexts_forget(void)
 {
     for (int i = 0; i < MAX_ORDINALS; i++)
-        books.primary[i] = NULL;
+        books.primary[i] = NULL, books.making[i] = false;
     pthread_mutex_init(&books.lock, NULL);
+    pthread_cond_init(&books.made, NULL);
 }

@@ -138,6 +138,7 @@ void ull__block_ended(const struct ull__block *block)
     case BLOCK_ARRAY:
     case BLOCK_HOST:
     case BLOCK_CONTEXT:
+    case BLOCK_STACK:
         break;
     }
     if (block->key && gpu->device >= 0)

@@ -141,6 +141,7 @@ enum ull__block_kind {
     BLOCK_HOST,        /* pinned memory of an integrated device */
     BLOCK_IMPORT,      /* memory of another process, opened here */
     BLOCK_CONTEXT,     /* the context itself */
+    BLOCK_STACK,       /* of a context, beyond what it began with */
 };
 
 /*
@@ -213,6 +214,8 @@ void ull__measure_start(void);
 bool ull__measure_ready(uint64_t wait_ns);
 /* What NVML says this process holds on a device; false if it cannot tell. */
 bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes);
+/* True once NVML is known to list this process: then its figure will settle what is in doubt. */
+bool ull__measure_works(void);
 /*
  * Charges (or gives back) what NVML shows beyond the books, as class module, and what the books hold
  * in doubt as far as NVML does not show it. Does nothing while other calls are under way.

@@ -110,6 +110,11 @@ int ull__measure_listed(void *data, const char *uuid, uint32_t driver_pid, uint6
                : -1;
 }
 
+bool ull__measure_works(void)
+{
+    return atomic_load(&books.pid) != 0 && atomic_load(&books.state) == 1;
+}
+
 bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes)
 {
     uint32_t pid = atomic_load(&books.pid);
