@@ -21,6 +21,10 @@
 #define TAG_SLOT(tag) ((int)((tag) >> 48) - 1)
 #define TAG_SEQUENCE(tag) ((tag) & 0xffffffffffffull)
 
+/*
+ * Written in assembler, since a compiler may make it a call that takes a lock of this process, as the
+ * thread sanitizer's does: other processes would not know of that lock.
+ */
 static bool swap16(ull__word16 *at, ull__word16 expected, ull__word16 desired)
 {
 #if defined(__aarch64__)
@@ -40,8 +44,16 @@ static bool swap16(ull__word16 *at, ull__word16 expected, ull__word16 desired)
                        "r"((uint64_t)desired), "r"((uint64_t)(desired >> 64))
                      : "cc", "memory");
     return !failed;
+#elif defined(__x86_64__)
+    uint64_t low = (uint64_t)expected, high = (uint64_t)(expected >> 64);
+    bool swapped;
+    __asm__ volatile("lock cmpxchg16b %1"
+                     : "=@ccz"(swapped), "+m"(*at), "+a"(low), "+d"(high)
+                     : "b"((uint64_t)desired), "c"((uint64_t)(desired >> 64))
+                     : "memory");
+    return swapped;
 #else
-    return __sync_bool_compare_and_swap(at, expected, desired);
+#error "a 16-byte compare-and-swap is needed for this processor"
 #endif
 }
 
