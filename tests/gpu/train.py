@@ -75,7 +75,7 @@ def main():
         times.append(time.perf_counter() - start)
         losses.append(loss.item())
     if args.time:
-        times = sorted(times[5:])
+        times = sorted(times[5:])  # the first steps load code and choose algorithms
         print(f"step_ms {times[len(times) // 2] * 1e3:.4f}")
     else:
         print("losses " + " ".join(loss.hex() for loss in losses))

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What the interposer adds to a driver call and to a program's start, over a driver that does nothing.
+#
+#   bench/interpose.sh [BUILD_DIR] [ROUNDS]
+#
+# Free and held runs take turns; medians, the range, and their difference are printed, then one line of
+# JSON with commit and machine.
+set -eu
+build=$(cd "${1:-build/release}" && pwd)
+rounds=${2:-9}
+state=$(mktemp -d)
+trap 'rm -rf "$state"' EXIT
+export LD_LIBRARY_PATH=$build/bench/null:$build/tests/fakecuda
+export ULLAGE_FAKE_STATE=$state/cards ULLAGE_FAKE_GPUS=16TiB ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state
+
+for _ in $(seq "$rounds"); do
+    echo "free $("$build/bench/bench_interpose")"
+    echo "held $("$build/ullage" run -q -m 100% -- "$build/bench/bench_interpose")"
+done >"$state/calls"
+
+# Start of a program that never uses CUDA: the two libraries are loaded and nothing else happens.
+preload="$build/libullage-preload.so $build/libullage-nvml.so"
+for _ in $(seq "$rounds"); do
+    for name in free held; do
+        start=$(date +%s%N)
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            if [ $name = held ]; then LD_PRELOAD=$preload /bin/true; else /bin/true; fi
+        done
+        echo "$name $((($(date +%s%N) - start) / 10))"
+    done
+done >"$state/starts"
+
+python3 - "$state/calls" "$state/starts" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" <<'PY'
+import json
+import platform
+import statistics
+import sys
+
+calls, starts, commit = sys.argv[1:4]
+times = {}
+for line in open(calls):
+    name, values = line.split(" ", 1)
+    for key, value in json.loads(values).items():
+        times.setdefault(key, {}).setdefault(name, []).append(value)
+for line in open(starts):
+    name, value = line.split()
+    times.setdefault("start_of_a_program", {}).setdefault(name, []).append(float(value))
+result = {"commit": commit, "machine": platform.processor() or platform.machine(), "added_ns": {}}
+print(f"{'nanoseconds':20} {'free':>10} {'held':>10} {'added':>10}   range of held")
+for key, both in times.items():
+    free, held = statistics.median(both["free"]), statistics.median(both["held"])
+    result["added_ns"][key] = round(held - free, 1)
+    print(f"{key:20} {free:10.1f} {held:10.1f} {held - free:10.1f}   {min(both['held']):.1f} to {max(both['held']):.1f}")
+print(json.dumps(result))
+PY
