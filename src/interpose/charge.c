@@ -43,8 +43,14 @@ static void refuse(const struct ull__charge *charge, uint64_t wanted, bool by_ma
         ull__say_refusal(&refusal, suppressed);
 }
 
+/* For nothing there is room while no more is held than the budget. */
 static bool try_reserve(const struct ull__charge *charge)
 {
+    uint64_t budget = 0, held = 0;
+    if (charge->bytes == 0) {
+        ull__member_room(member(), charge->gpu->device, &budget, &held);
+        return held <= budget;
+    }
     return ull__member_reserve(member(), charge->gpu->device, charge->class, charge->bytes) == ULL_OK;
 }
 
@@ -158,12 +164,8 @@ bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char
 {
     if (!gpu || gpu->device < 0)
         return true; /* no current context: the driver will say so */
-    uint64_t budget = 0, held = 0;
-    ull__member_room(member(), gpu->device, &budget, &held);
-    if (held <= budget)
-        return true;
     struct ull__charge charge = {.gpu = gpu, .class = class, .call = call};
-    if (reserve_after_settling(&charge))
+    if (try_reserve(&charge) || reserve_after_settling(&charge))
         return true;
     refuse(&charge, 0, false);
     return false;
