@@ -9,7 +9,7 @@
  *  - The total of an account on a device changes by one 16-byte compare-and-swap of {total, tag}.
  *    The tag names the slot and sequence number of the change. Whoever overwrites a tag first records
  *    it in the slot it names, so that for a change that was cut off half-way it can always be decided
- *    whether it took place (ledger_change.c).
+ *    whether it took place (change.c).
  *  - A process owns a slot by a robust, process-shared mutex that a parked thread of it holds until
  *    it dies (member.c). The kernel frees that lock at death; nothing else does.
  *  - What a dead process held stays charged until the driver has really freed it: the slot is
@@ -111,13 +111,20 @@ ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledg
 /* Maps an existing ledger. ULL_E_NOT_FOUND, ULL_E_PERMISSION, ULL_E_FORMAT (not a ledger). */
 ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err);
 
-/* Unmaps; NULL is fine. The supervisor's slot is given up. */
+/*
+ * Unmaps; NULL is fine. The supervisor's slot is given up, if this is the thread that created the
+ * ledger. Nothing is unmapped while a thread of this process holds a place in it (a member's ledger).
+ */
 void ull__ledger_close(struct ull__ledger *ledger);
 
 /* Removes the file if neither the supervisor nor any process of the job is left. True if removed. */
 bool ull__ledger_remove_if_dead(struct ull__ledger *ledger);
 
-/* Calls `visit` for every readable ledger (all users' for root), opened and swept. */
+/*
+ * Calls `visit` for every readable ledger (all users' for root). Opened and swept, but what the dead
+ * held stays for those who can ask the driver. Root gets a copy of another user's: that is not swept
+ * nor removed, since its owner may have written anything there.
+ */
 void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data);
 
 const char *ull__ledger_path(const struct ull__ledger *ledger);
