@@ -19,7 +19,7 @@
 
 #define TAG(slot, sequence) (((uint64_t)(slot) + 1) << 48 | (sequence))
 #define TAG_SLOT(tag) ((int)((tag) >> 48) - 1)
-#define TAG_SEQUENCE(tag) ((tag) & 0xffffffffffffull)
+#define TAG_SEQUENCE(tag) ((tag)&0xffffffffffffull)
 
 /*
  * Written in assembler, since a compiler may make it a call that takes a lock of this process, as the

@@ -90,8 +90,7 @@ static bool is_root_of(struct ull__account *account, const struct ull__identity 
 {
     uint64_t ticks = atomic_load(&account->root_ticks);
     return atomic_load(&account->root_pid) == identity->account_root &&
-           (ticks == identity->account_root_ticks || ticks == 0 ||
-            identity->account_root_ticks == 0);
+           (ticks == identity->account_root_ticks || ticks == 0 || identity->account_root_ticks == 0);
 }
 
 /*

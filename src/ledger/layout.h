@@ -29,13 +29,13 @@ union ull__cell {
 _Static_assert(sizeof(union ull__cell) == 16, "a cell is one 16-byte word");
 
 struct ull__account_device {
-    union ull__cell cell;           /* (A) ull__change only */
-    _Atomic uint64_t peak;          /* (A) */
+    union ull__cell cell;                        /* (A) ull__change only */
+    _Atomic uint64_t peak;                       /* (A) */
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (A) */
-    _Atomic uint32_t grants;        /* (A) successful requests so far */
-    _Atomic uint64_t first_largest; /* (A) among the early ones */
-    _Atomic uint64_t sampled_ns;    /* (S) time with anything held */
-    _Atomic uint64_t sampled_kib_ms; /* (S) its integral */
+    _Atomic uint32_t grants;                     /* (A) successful requests so far */
+    _Atomic uint64_t first_largest;              /* (A) among the early ones */
+    _Atomic uint64_t sampled_ns;                 /* (S) time with anything held */
+    _Atomic uint64_t sampled_kib_ms;             /* (S) its integral */
 };
 
 struct ull__account {
@@ -59,9 +59,9 @@ struct ull__slot_device {
     _Atomic uint64_t held[ULL_CLASSES];          /* (O) */
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (O) */
     _Atomic uint64_t peak;                       /* (O) */
-    _Atomic uint64_t sequence;  /* (O) last used; never goes back, also when the slot is reused */
-    _Atomic uint64_t applied;   /* (A) highest sequence of this slot whose tag was overwritten */
-    struct ull__intent intent;  /* (O) */
+    _Atomic uint64_t sequence; /* (O) last used; never goes back, also when the slot is reused */
+    _Atomic uint64_t applied;  /* (A) highest sequence of this slot whose tag was overwritten */
+    struct ull__intent intent; /* (O) */
 };
 
 enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
@@ -79,12 +79,12 @@ struct ull__slot {
     _Atomic uint32_t driver_pid;
     _Atomic uint32_t account;
     _Atomic uint64_t start_ticks;
-    _Atomic uint64_t death_ns; /* when the death was seen */
-    _Atomic uint32_t bell;     /* (A) futex: the parked thread sleeps on it */
+    _Atomic uint64_t death_ns;      /* when the death was seen */
+    _Atomic uint32_t bell;          /* (A) futex: the parked thread sleeps on it */
     _Atomic uint32_t settle_asked;  /* (A) */
     _Atomic uint32_t settle_served; /* (O) */
-    _Atomic uint32_t measured; /* (O) bit per device: its context was measured */
-    _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
+    _Atomic uint32_t measured;      /* (O) bit per device: its context was measured */
+    _Atomic uint32_t unsurvived;    /* (O) refusals since the last success */
     char command[ULL_COMMAND_TEXT];
     struct ull__slot_device devices[ULL_MAX_DEVICES];
 };
@@ -120,22 +120,22 @@ struct ull__ledger_file {
     char id[16];
     uint64_t start_unix_ns;
     uint32_t supervisor_pid;
-    pthread_mutex_t supervisor; /* robust; held by `ullage run` */
+    pthread_mutex_t supervisor;       /* robust; held by `ullage run` */
     _Atomic uint32_t supervisor_gone; /* (A) once seen, so that nobody need try its mutex again */
-    _Atomic uint64_t last_sample_ns; /* (S) */
+    _Atomic uint64_t last_sample_ns;  /* (S) */
     struct ull__job_spec spec;
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
     _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
-    _Atomic uint32_t preallocated; /* (A) bit per device */
-    pthread_mutex_t accounts_lock; /* robust */
+    _Atomic uint32_t preallocated;                   /* (A) bit per device */
+    pthread_mutex_t accounts_lock;                   /* robust */
     struct ull__account accounts[ULL_MAX_ACCOUNTS];
     struct ull__slot slots[ULL_MAX_SLOTS];
     _Atomic uint32_t slots_used; /* (A) no slot from here on was ever used */
     pthread_mutex_t shares_lock; /* robust */
     struct ull__share shares[ULL_MAX_SHARES];
-    _Atomic uint32_t shares_used; /* (A) likewise */
-    _Atomic uint64_t refusals;    /* (A) */
-    _Atomic uint64_t survived;    /* (A) */
+    _Atomic uint32_t shares_used;       /* (A) likewise */
+    _Atomic uint64_t refusals;          /* (A) */
+    _Atomic uint64_t survived;          /* (A) */
     _Atomic uint64_t last_line_ns;      /* (A) */
     _Atomic uint64_t last_line_refusal; /* (A) */
     struct ull__refusal_entry refusal_ring[ULL_MAX_REFUSALS];
@@ -160,8 +160,8 @@ struct ull__change {
     enum ull__class class;
     int64_t total_delta;
     int64_t held_delta;
-    uint32_t share;  /* see ull__intent */
-    bool check;      /* refuse what would pass the budget */
+    uint32_t share; /* see ull__intent */
+    bool check;     /* refuse what would pass the budget */
 };
 
 /*
@@ -183,7 +183,8 @@ void ull__share_free(struct ull__ledger_file *file, int slot, uint32_t entry);
  */
 bool ull__share_owner_died(struct ull__ledger_file *file, int slot);
 /* Bytes of the dead slot that others hold now, and bytes that it holds as an heir. */
-uint64_t ull__share_passed(struct ull__ledger_file *file, int slot, int device, enum ull__class class);
+uint64_t ull__share_passed(struct ull__ledger_file *file, int slot, int device,
+                           enum ull__class class);
 uint64_t ull__share_inherited(struct ull__ledger_file *file, int slot, int device,
                               enum ull__class class);
 /* The slot ends: its entries end too, inherited bytes are given back. False as above. */

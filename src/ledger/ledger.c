@@ -62,7 +62,8 @@ ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_
 {
     const char *shm = shm_folder();
     if (snprintf(path, ULL_PATH_TEXT, "%s/ullage-%u", shm, (unsigned)geteuid()) >= ULL_PATH_TEXT)
-        return ull__fail(err, ULL_E_INVALID, "the path of the shared-memory folder is too long: %s", shm);
+        return ull__fail(err, ULL_E_INVALID, "the path of the shared-memory folder is too long: %s",
+                         shm);
     if (create && mkdir(path, 0711) != 0 && errno != EEXIST)
         return ull__fail(err, ULL_E_SYSTEM,
                          "cannot create %s in the shared-memory folder: %s; it must exist, be "
@@ -177,9 +178,8 @@ static ull_status open_status(int error)
 {
     if (error == EACCES || error == EPERM)
         return ULL_E_PERMISSION;
-    return error == EROFS || error == EMFILE || error == ENFILE || error == ENOMEM
-               ? ULL_E_SYSTEM
-               : ULL_E_NOT_FOUND;
+    return error == EROFS || error == EMFILE || error == ENFILE || error == ENOMEM ? ULL_E_SYSTEM
+                                                                                   : ULL_E_NOT_FOUND;
 }
 
 ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err)
@@ -195,8 +195,7 @@ ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct u
     if (lseek(fd, 0, SEEK_END) == (off_t)sizeof *file)
         file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    if (file != MAP_FAILED && atomic_load(&file->magic) == LEDGER_MAGIC &&
-        file->size == sizeof *file)
+    if (file != MAP_FAILED && atomic_load(&file->magic) == LEDGER_MAGIC && file->size == sizeof *file)
         ledger = calloc(1, sizeof *ledger);
     if (!ledger) {
         if (file != MAP_FAILED)
@@ -228,7 +227,8 @@ static bool supervisor_alive(struct ull__ledger *ledger)
 {
     struct ull__ledger_file *file = ledger->file;
     if (ledger->copy)
-        return file->supervisor_pid > 1 && (kill((pid_t)file->supervisor_pid, 0) == 0 || errno == EPERM);
+        return file->supervisor_pid > 1 &&
+               (kill((pid_t)file->supervisor_pid, 0) == 0 || errno == EPERM);
     if (ledger->supervisor)
         return true;
     bool died;
@@ -260,8 +260,8 @@ bool ull__ledger_remove_if_dead(struct ull__ledger *ledger)
 static struct ull__ledger *open_copy(const char *path, int fd)
 {
     struct ull__ledger *ledger = calloc(1, sizeof *ledger);
-    struct ull__ledger_file *file = mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ull__ledger_file *file =
+        mmap(NULL, sizeof *file, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!ledger || file == MAP_FAILED || pread(fd, file, sizeof *file, 0) != (ssize_t)sizeof *file ||
         atomic_load(&file->magic) != LEDGER_MAGIC || file->size != sizeof *file) {
         if (file != MAP_FAILED)
@@ -325,8 +325,7 @@ void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), voi
     struct dirent *entry;
     while (dir && (entry = readdir(dir)))
         if (strncmp(entry->d_name, "ullage-", 7) == 0 &&
-            snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) <
-                (int)sizeof folder)
+            snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) < (int)sizeof folder)
             each_in(folder, visit, data);
     if (dir)
         closedir(dir);

@@ -70,12 +70,12 @@ enum {
 struct ull__device_spec {
     char uuid[ULL_UUID_TEXT]; /* "GPU-..." or "MIG-..." */
     char name[ULL_NAME_TEXT];
-    int physical;             /* index as NVML and nvidia-smi count, -1 if unknown */
-    int logical;              /* index in the job at its start, -1 if not visible to it */
-    bool integrated;          /* shares the host's memory */
-    uint64_t total_bytes;     /* what the driver offers to programs */
-    uint64_t budget_bytes;    /* never above total_bytes */
-    uint64_t context_bytes;   /* measured size of a context, the charge before one is made */
+    int physical;           /* index as NVML and nvidia-smi count, -1 if unknown */
+    int logical;            /* index in the job at its start, -1 if not visible to it */
+    bool integrated;        /* shares the host's memory */
+    uint64_t total_bytes;   /* what the driver offers to programs */
+    uint64_t budget_bytes;  /* never above total_bytes */
+    uint64_t context_bytes; /* measured size of a context, the charge before one is made */
 };
 
 struct ull__job_spec {
@@ -142,9 +142,9 @@ struct ull__usage {
 };
 
 struct ull__process_view {
-    uint32_t pid;          /* as its own pid namespace counts */
-    uint32_t driver_pid;   /* as the driver lists it, 0 if unknown */
-    uint64_t start_ticks;  /* field 22 of /proc/PID/stat */
+    uint32_t pid;         /* as its own pid namespace counts */
+    uint32_t driver_pid;  /* as the driver lists it, 0 if unknown */
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     uint32_t account;
     bool draining;         /* dead; its bytes are not freed yet */
     bool context_measured; /* by the driver's figure for the process; else estimated */
@@ -153,8 +153,8 @@ struct ull__process_view {
 };
 
 struct ull__account_view {
-    uint32_t number;     /* 0 is the command itself */
-    uint32_t root_pid;   /* the child that the account belongs to */
+    uint32_t number;   /* 0 is the command itself */
+    uint32_t root_pid; /* the child that the account belongs to */
     bool live;
     struct ull__usage usage[ULL_MAX_DEVICES];
     uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time when anything was held */
@@ -178,9 +178,9 @@ struct ull__refusal {
     int device;
     enum ull__class class;
     bool by_max_request;
-    bool survived;         /* the process was given memory later on */
+    bool survived; /* the process was given memory later on */
     char command[ULL_COMMAND_TEXT];
-    char call[48];         /* driver entry point */
+    char call[48]; /* driver entry point */
     uint64_t by_class[ULL_CLASSES];
     int holder_count;
     struct ull__holder holders[ULL_MAX_HOLDERS]; /* of the process that asked, largest first */
@@ -196,7 +196,7 @@ struct ull__job_view {
     uint64_t first_allocation_bytes[ULL_MAX_DEVICES]; /* largest among the job's first requests */
     bool preallocated[ULL_MAX_DEVICES]; /* one early request took over half of the visible card */
     uint64_t budget_bytes[ULL_MAX_DEVICES];
-    int process_count;          /* entries that ull__ledger_process gives */
+    int process_count; /* entries that ull__ledger_process gives */
     int variant_count;
     char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT]; /* entry points met that ullage does not know */
 };

@@ -133,15 +133,13 @@ ull_status ull__member_reserve(struct ull__member *member, int device, enum ull_
     return ULL_OK;
 }
 
-void ull__member_charge(struct ull__member *member, int device, enum ull__class class,
-                        uint64_t bytes)
+void ull__member_charge(struct ull__member *member, int device, enum ull__class class, uint64_t bytes)
 {
     for (int k = 0; bytes && k < member->link_count; k++)
         change_link(member, k, device, class, (int64_t)bytes, false);
 }
 
-void ull__member_release(struct ull__member *member, int device, enum ull__class class,
-                         uint64_t bytes)
+void ull__member_release(struct ull__member *member, int device, enum ull__class class, uint64_t bytes)
 {
     for (int k = 0; bytes && k < member->link_count; k++)
         change_link(member, k, device, class, -(int64_t)bytes, false);

@@ -11,8 +11,8 @@
 struct ull__link {
     struct ull__ledger *ledger;
     int slot;
-    uint32_t generation; /* of the slot when it was claimed */
-    uint32_t asked; /* settle requests seen when the parked thread woke up */
+    uint32_t generation;            /* of the slot when it was claimed */
+    uint32_t asked;                 /* settle requests seen when the parked thread woke up */
     int device_of[ULL_MAX_DEVICES]; /* innermost ledger's device -> this ledger's; -1: not there */
 };
 

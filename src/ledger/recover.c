@@ -99,7 +99,7 @@ static bool freed_by_driver(struct ull__ledger_file *file, int number, int devic
 static uint64_t own_of_class(struct ull__ledger_file *file, int number, int device, int class)
 {
     uint64_t held = atomic_load(&file->slots[number].devices[device].held[class]);
-    uint64_t passed = ull__share_passed(file, number, device, (enum ull__class)class);
+    uint64_t passed = ull__share_passed(file, number, device, (enum ull__class) class);
     return held > passed ? held - passed : 0;
 }
 

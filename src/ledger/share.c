@@ -183,7 +183,7 @@ static uint64_t sum(struct ull__ledger_file *file, enum ull__share_kind kind, in
         const struct ull__share *share = &file->shares[i];
         if (WORD_KIND(word) == kind && WORD_SLOT(word) == slot &&
             (kind == SHARE_PASSED || inherits(file, word)) && share->device == (uint32_t)device &&
-            share->class == (uint32_t)class)
+            share->class == (uint32_t) class)
             bytes += share->bytes;
     }
     return bytes;
@@ -318,8 +318,8 @@ static ull_status add_everywhere(struct ull__member *member, enum ull__share_kin
             status = ULL_E_FULL;
             continue;
         }
-        bool named = kind == SHARE_EXPORT && what.key != 0 &&
-                     find_own(file, kind, link->slot, &what) >= 0;
+        bool named =
+            kind == SHARE_EXPORT && what.key != 0 && find_own(file, kind, link->slot, &what) >= 0;
         if (!named && add(file, kind, link->slot, &what) != ULL_OK)
             status = ULL_E_FULL;
         unlock_shares(file);
@@ -330,7 +330,7 @@ static ull_status add_everywhere(struct ull__member *member, enum ull__share_kin
 ull_status ull__member_export(struct ull__member *member, int device, enum ull__class class,
                               uint64_t key, uint64_t bytes)
 {
-    struct ull__share what = {.key = key, .bytes = bytes, .class = (uint32_t)class};
+    struct ull__share what = {.key = key, .bytes = bytes, .class = (uint32_t) class};
     return add_everywhere(member, SHARE_EXPORT, what, device);
 }
 
@@ -348,8 +348,7 @@ static void release_exported_link(struct ull__link *link, int device, enum ull__
                                   uint64_t key, uint64_t bytes)
 {
     struct ull__ledger_file *file = link->ledger->file;
-    struct ull__share what = {
-        .key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
+    struct ull__share what = {.key = key, .bytes = bytes, .device = (uint32_t)link->device_of[device]};
     struct ull__change change = {.slot = link->slot,
                                  .device = (int)what.device,
                                  .account = atomic_load(&file->slots[link->slot].account),
@@ -363,7 +362,7 @@ static void release_exported_link(struct ull__link *link, int device, enum ull__
         if (exported >= 0) {
             struct ull__share *share = &file->shares[exported];
             share->bytes = bytes;
-            share->class = (uint32_t)class;
+            share->class = (uint32_t) class;
             int heir = is_held(file, link->slot, share) ? find_heir(file, (uint32_t)exported) : -1;
             if (heir >= 0) {
                 pass_on(file, (uint32_t)exported, (uint32_t)heir);

@@ -102,7 +102,7 @@ struct race {
     struct shared {
         _Atomic int ready, go, won, done;
         _Atomic int64_t taken, highest; /* counted by the racers, not by the ledger */
-    } *shared;
+    } * shared;
 };
 
 static void count_taken(struct shared *shared, int64_t bytes)

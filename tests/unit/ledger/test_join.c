@@ -22,7 +22,7 @@ struct crowd {
     struct shared {
         _Atomic int go, joined, refused, leave, left;
         _Atomic int slot_taken[ULL_MAX_SLOTS];
-    } *shared;
+    } * shared;
 };
 
 static int join_and_stay(void *data)
@@ -63,8 +63,7 @@ static void two_hundred_join_at_once(void **state)
     start_crowd(&crowd, pids, COUNT);
     uint64_t start = ull__monotonic_ns();
     atomic_store(&crowd.shared->go, 1);
-    while (atomic_load(&crowd.shared->joined) < COUNT &&
-           ull__monotonic_ns() - start < 20000000000ull)
+    while (atomic_load(&crowd.shared->joined) < COUNT && ull__monotonic_ns() - start < 20000000000ull)
         test_sleep_us(500);
     print_message("%d processes joined in %.1f ms\n", COUNT,
                   (double)(ull__monotonic_ns() - start) / 1e6);

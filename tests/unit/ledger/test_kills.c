@@ -85,7 +85,7 @@ static void kill_many(bool everything, int kills)
         kill(pids[victim], SIGKILL);
         waitpid(pids[victim], &status, 0);
         assert_true(WIFSIGNALED(status)); /* it had not ended by itself */
-        if (test_random(&seed) & 1) /* or leave it to the workers */
+        if (test_random(&seed) & 1)       /* or leave it to the workers */
             ull__ledger_sweep(ledger, test_not_listed, NULL);
         pids[victim] = test_fork(work, &what);
     }

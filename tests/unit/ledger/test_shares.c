@@ -22,8 +22,8 @@ enum event {
     EVENTS
 };
 
-static const char *const event_names[] = {"owner frees",   "owner dies",     "first opens",
-                                          "first closes",  "first dies",     "second opens",
+static const char *const event_names[] = {"owner frees",   "owner dies", "first opens",
+                                          "first closes",  "first dies", "second opens",
                                           "second closes", "second dies"};
 
 struct play {
@@ -270,8 +270,8 @@ static void a_full_table_is_harmless(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_orders_by_key),           cmocka_unit_test(all_orders_by_size),
-        cmocka_unit_test(two_allocations_do_not_mix),  cmocka_unit_test(opened_after_the_owner_died),
+        cmocka_unit_test(all_orders_by_key),          cmocka_unit_test(all_orders_by_size),
+        cmocka_unit_test(two_allocations_do_not_mix), cmocka_unit_test(opened_after_the_owner_died),
         cmocka_unit_test(a_full_table_is_harmless),
     };
     return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);

@@ -18,21 +18,21 @@
 
 enum { BUDGET = 1000, PART = 300, KEY = 7 };
 
-static struct ull__ledger *ledger;      /* the job */
-static struct ull__ledger *outer;       /* the job around it, for the kinds with two ledgers */
-static struct ull__member *witness;     /* in the job */
-static struct ull__member *owner;       /* a second member of this process, for memory named by it */
-static const char *job;                 /* path that children join */
+static struct ull__ledger *ledger;  /* the job */
+static struct ull__ledger *outer;   /* the job around it, for the kinds with two ledgers */
+static struct ull__member *witness; /* in the job */
+static struct ull__member *owner;   /* a second member of this process, for memory named by it */
+static const char *job;             /* path that children join */
 
 struct kind {
     const char *name;
     bool nested;
-    bool join_too; /* joining is part of what is stepped through */
-    void (*prepare)(struct ull__member *self);  /* the child, before */
-    void (*meanwhile)(void);                    /* the witness, before the child goes on */
-    void (*change)(struct ull__member *self);   /* the child, stepped */
-    uint64_t lives_on;                          /* bytes that the witness has then */
-    void (*clean_up)(void);                     /* the witness gives them back */
+    bool join_too;                             /* joining is part of what is stepped through */
+    void (*prepare)(struct ull__member *self); /* the child, before */
+    void (*meanwhile)(void);                   /* the witness, before the child goes on */
+    void (*change)(struct ull__member *self);  /* the child, stepped */
+    uint64_t lives_on;                         /* bytes that the witness has then */
+    void (*clean_up)(void);                    /* the witness gives them back */
 };
 
 /* --- the kinds ---------------------------------------------------------------------------------- */
@@ -152,9 +152,8 @@ static const struct kind kinds[] = {
      .change = release_exported, .lives_on = PART, .clean_up = witness_closes},
     {"import closed, inherited", .prepare = import, .meanwhile = owner_releases,
      .change = import_closed},
-    {"import closed, inherited, heir", .prepare = import,
-     .meanwhile = owner_passes_with_witness, .change = import_closed, .lives_on = PART,
-     .clean_up = witness_closes},
+    {"import closed, inherited, heir", .prepare = import, .meanwhile = owner_passes_with_witness,
+     .change = import_closed, .lives_on = PART, .clean_up = witness_closes},
 };
 
 /* With a pid that the driver is asked about: for an unknown one a recovery would wait. */
@@ -284,7 +283,8 @@ static void bury(const struct kind *kind, pid_t child, long n, bool overwrite)
 static void skip_if_impossible(void)
 {
     if (TEST_TSAN || TEST_ASAN) {
-        print_message("skipped: a sanitizer's own instructions, ten times as many, would be stepped\n");
+        print_message(
+            "skipped: a sanitizer's own instructions, ten times as many, would be stepped\n");
         skip();
     }
     if (!step_possible()) {
