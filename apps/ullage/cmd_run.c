@@ -350,7 +350,9 @@ int cmd_run(int argc, char **argv)
     supervise_prepare();
     code = prepare(&run);
     if (code == 0) {
-        if (supervise_command(run.options.command, tick, &run, &result, &err) != ULL_OK) {
+        /* By its own pid the library tells the command's direct children from their descendants. */
+        const char *own_pid = run.options.each ? "ULLAGE_EACH" : NULL;
+        if (supervise_command(run.options.command, own_pid, tick, &run, &result, &err) != ULL_OK) {
             cli_say("%s", err.message);
             code = EXIT_OWN_FAILURE;
         } else if (result.exec_error) {

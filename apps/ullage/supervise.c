@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -73,8 +74,12 @@ void supervise_prepare(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static void run_child(char **argv, int failed)
+static void run_child(char **argv, const char *own_pid, int failed)
 {
+    char pid[16];
+    snprintf(pid, sizeof pid, "%ld", (long)getpid());
+    if (own_pid && setenv(own_pid, pid, 1) != 0)
+        _exit(EXIT_OWN_FAILURE);
     sigaction(SIGCHLD, &user_sigchld, NULL);
     sigprocmask(SIG_SETMASK, &user_mask, NULL);
     execvp(argv[0], argv);
@@ -83,7 +88,7 @@ static void run_child(char **argv, int failed)
     _exit(written == (ssize_t)sizeof error ? EXIT_COMMAND_NOT_FOUND : EXIT_OWN_FAILURE);
 }
 
-static pid_t start(char **argv, int *exec_error)
+static pid_t start(char **argv, const char *own_pid, int *exec_error)
 {
     int ends[2];
     *exec_error = 0;
@@ -92,7 +97,7 @@ static pid_t start(char **argv, int *exec_error)
     each_descriptor(close_at_exec);
     pid_t child = fork();
     if (child == 0)
-        run_child(argv, ends[1]);
+        run_child(argv, own_pid, ends[1]);
     int error = errno;
     close(ends[1]);
     if (child > 0) {
@@ -155,12 +160,12 @@ static void watch(pid_t child, void (*tick)(void *), void *data, int *status)
     }
 }
 
-ull_status supervise_command(char **argv, void (*tick)(void *data), void *data,
+ull_status supervise_command(char **argv, const char *own_pid, void (*tick)(void *data), void *data,
                              struct supervise_result *result, struct ull_error *err)
 {
     int exec_error, status = 0;
     memset(result, 0, sizeof *result);
-    pid_t child = start(argv, &exec_error);
+    pid_t child = start(argv, own_pid, &exec_error);
     if (child < 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot start a process: %s", strerror(errno));
     watch(child, tick, data, &status);

@@ -25,8 +25,11 @@ struct supervise_result {
  */
 void supervise_prepare(void);
 
-/* Runs argv to its end. `tick` is called about every 10 ms. */
-ull_status supervise_command(char **argv, void (*tick)(void *data), void *data,
+/*
+ * Runs argv to its end. `tick` is called about every 10 ms. The command finds its own pid in the
+ * environment variable `own_pid` if that is not NULL.
+ */
+ull_status supervise_command(char **argv, const char *own_pid, void (*tick)(void *data), void *data,
                              struct supervise_result *result, struct ull_error *err);
 
 #endif
