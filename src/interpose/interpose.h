@@ -153,6 +153,8 @@ bool ull__block_add(struct ull__block *block);
 bool ull__block_take(uint64_t address, struct ull__block *block);
 bool ull__block_find(uint64_t address, struct ull__block *block);
 bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block);
+/* A block with a name is gone, but not its page: whoever still uses the page takes over the name. */
+void ull__block_leave_key(const struct ull__block *gone);
 /* Removes one block of a destroyed context and returns true, or false when none is left. */
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
 int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
@@ -240,11 +242,16 @@ void *ull__route(void *real);
 bool ull__route_known(void *real);
 void ull__route_build(const union ull__cuda *real);
 bool ull__route_is_hooked_base(const char *base);
+/* What the program was handed before it became a member of its job, for the report. */
+void ull__route_report(struct ull__member *member);
 
 /* --- family.c -------------------------------------------------------------------------------------------- */
 
-/* With `run --each`: pid of the direct child of the command that this process descends from, or 0. */
-uint32_t ull__family_root(void);
+/*
+ * With `run --each`: pid of the direct child of the command that this process descends from, or 0;
+ * and when that child started, as in ull__identity.
+ */
+uint32_t ull__family_root(uint64_t *ticks);
 
 /* A driver call of our own inside the guest's thread that must not disturb a capture. */
 #define ULL_RELAXED(real, statement)                                                               \

@@ -8,6 +8,7 @@
  * program expects them.
  */
 #include <fcntl.h>
+#include <link.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,26 @@ static void own_command(char command[ULL_COMMAND_TEXT])
     command[strcspn(command, "\n")] = '\0';
 }
 
+static int look_at_first(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    *(bool *)data = info->dlpi_name && info->dlpi_name[0] != '\0';
+    return 1;
+}
+
+/*
+ * True in a namespace of dlmopen, where the list of objects does not begin with the program. There the
+ * program's C library does not know of threads that another copy of it started, and the linker's locks,
+ * which are its own, do not hold between them. So this thread must have loaded what it needs before
+ * the program goes on.
+ */
+static bool in_another_namespace(void)
+{
+    bool another = false;
+    dl_iterate_phdr(look_at_first, &another);
+    return another;
+}
+
 static void look(uint64_t tick)
 {
     bool changed = atomic_exchange(&ull__state.code_changed, false);
@@ -73,9 +94,11 @@ static void *keep(void *data)
     struct joining *joining = data;
     struct ull__member *member = NULL;
     prctl(PR_SET_NAME, "ullage", 0, 0, 0);
-    ull_status status =
-        ull__member_join(joining->path, &joining->identity, &member, &joining->err);
+    ull_status status = ull__member_join(joining->path, &joining->identity, &member, &joining->err);
+    bool load_first = in_another_namespace();
     atomic_store(&ull__state.member, member);
+    if (status == ULL_OK && load_first)
+        ull__measure_start();
     pthread_mutex_lock(&joining->lock);
     joining->status = status;
     joining->finished = true;
@@ -83,7 +106,8 @@ static void *keep(void *data)
     pthread_mutex_unlock(&joining->lock);
     if (status != ULL_OK)
         return NULL;
-    ull__measure_start();
+    if (!load_first)
+        ull__measure_start();
     for (uint64_t tick = 1;; tick++) {
         ull__member_wait(member, TICK_NS);
         if (atomic_load(&ull__state.gpu_count) > 0)
@@ -95,15 +119,14 @@ static void *keep(void *data)
 
 ull_status ull__keeper_start(const char *path, struct ull_error *err)
 {
-    struct joining joining = {.path = path,
-                              .lock = PTHREAD_MUTEX_INITIALIZER,
-                              .done = PTHREAD_COND_INITIALIZER};
+    struct joining joining = {
+        .path = path, .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
     pthread_t thread;
     pthread_attr_t attributes;
     sigset_t all, old;
     joining.identity.pid = (uint32_t)getpid();
     joining.identity.start_ticks = start_ticks();
-    joining.identity.account_root = ull__family_root();
+    joining.identity.account_root = ull__family_root(&joining.identity.account_root_ticks);
     own_command(joining.identity.command);
 
     pthread_attr_init(&attributes);

@@ -60,8 +60,9 @@ void ull__route_build(const union ull__cuda *real)
         void *address = NULL;
         if (!entry->hook)
             continue;
-        if (entry->since && real->cuGetProcAddress(entry->base, &address, entry->since,
-                                                   CU_GET_PROC_ADDRESS_LEGACY_STREAM) == CUDA_SUCCESS &&
+        if (entry->since &&
+            real->cuGetProcAddress(entry->base, &address, entry->since,
+                                   CU_GET_PROC_ADDRESS_LEGACY_STREAM) == CUDA_SUCCESS &&
             find(address) < 0)
             add(address, i);
         address = NULL;
@@ -94,6 +95,32 @@ bool ull__route_is_hooked_base(const char *base)
 
 /* --- the program's look-ups -------------------------------------------------------------------------- */
 
+static struct {
+    pthread_mutex_t lock;
+    int count;
+    char names[ULL_MAX_VARIANTS][ULL_NAME_TEXT];
+} early = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The CUDA runtime looks everything up before it calls cuInit, when there is no ledger yet. */
+static void remember(const char *name)
+{
+    pthread_mutex_lock(&early.lock);
+    bool known = early.count == ULL_MAX_VARIANTS || strlen(name) >= ULL_NAME_TEXT;
+    for (int i = 0; i < early.count && !known; i++)
+        known = strcmp(early.names[i], name) == 0;
+    if (!known)
+        strcpy(early.names[early.count++], name);
+    pthread_mutex_unlock(&early.lock);
+}
+
+void ull__route_report(struct ull__member *member)
+{
+    pthread_mutex_lock(&early.lock);
+    for (int i = 0; i < early.count; i++)
+        ull__member_unknown_variant(member, early.names[i]);
+    pthread_mutex_unlock(&early.lock);
+}
+
 static void answer(const char *symbol, void **pfn)
 {
     void *real = *pfn;
@@ -101,9 +128,10 @@ static void answer(const char *symbol, void **pfn)
     if (*pfn != real || ull__route_known(real) || !symbol || !ull__route_is_hooked_base(symbol))
         return;
     /* A form of a call that we hook, but newer than this list: only NVML will show what it takes. */
-    struct ull__member *member = atomic_load(&ull__state.member);
-    if (member && ull__held())
-        ull__member_unknown_variant(member, symbol);
+    if (ull__held())
+        ull__member_unknown_variant(atomic_load(&ull__state.member), symbol);
+    else if (atomic_load(&ull__state.phase) == ULL_UNDECIDED)
+        remember(symbol);
 }
 
 CUresult ull__do_cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)

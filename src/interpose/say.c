@@ -2,17 +2,33 @@
  * say.c: the few lines that the library writes, on standard error and nowhere else.
  *
  * A line is written by one write(2), so that lines of several processes do not mix, and errno is kept.
+ * A pipe that nobody reads must not end a program that would not have written to it.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "interpose.h"
 #include "size.h"
 
 enum { LINE = 1024 };
+
+static void write_line(const char *line, size_t length)
+{
+    sigset_t broken_pipe, old, pending;
+    sigemptyset(&pending);
+    sigpending(&pending);
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    sigprocmask(SIG_BLOCK, &broken_pipe, &old); /* this thread's mask */
+    if (write(STDERR_FILENO, line, length) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+        sigtimedwait(&broken_pipe, NULL, &(struct timespec){0});
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
 
 void ull__say(const char *format, ...)
 {
@@ -27,8 +43,7 @@ void ull__say(const char *format, ...)
     if (length > LINE - 2)
         length = LINE - 2;
     line[length++] = '\n';
-    ssize_t written = write(STDERR_FILENO, line, (size_t)length);
-    (void)written; /* nobody to tell */
+    write_line(line, (size_t)length);
     errno = saved;
 }
 
@@ -60,15 +75,17 @@ void ull__say_refusal(const struct ull__refusal *refusal, uint64_t suppressed)
     if (refusal->by_max_request) {
         ull__say("%s[%u] asked for %s (%s, %s) on device %d: more than --max-request %s%s%s",
                  refusal->command, refusal->pid, ull__size_text(refusal->wanted_bytes, wanted),
-                 ull__class_name(refusal->class), refusal->call, spec->devices[refusal->device].logical,
-                 ull__size_text(spec->max_request, largest), more, report);
+                 ull__class_name(refusal->class), refusal->call,
+                 spec->devices[refusal->device].logical, ull__size_text(spec->max_request, largest),
+                 more, report);
         return;
     }
-    ull__say("%s[%u] asked for %s (%s, %s) on device %d: %s of %s are held%s%s%s, %s of them by this "
-             "process%s%s",
-             refusal->command, refusal->pid, ull__size_text(refusal->wanted_bytes, wanted),
-             ull__class_name(refusal->class), refusal->call, spec->devices[refusal->device].logical,
-             ull__size_text(refusal->held_bytes, held), ull__size_text(refusal->budget_bytes, budget),
-             classes[0] ? " (" : "", classes, classes[0] ? ")" : "",
-             ull__size_text(refusal->own_bytes, largest), more, report);
+    ull__say(
+        "%s[%u] asked for %s (%s, %s) on device %d: %s of %s are held%s%s%s, %s of them by this "
+        "process%s%s",
+        refusal->command, refusal->pid, ull__size_text(refusal->wanted_bytes, wanted),
+        ull__class_name(refusal->class), refusal->call, spec->devices[refusal->device].logical,
+        ull__size_text(refusal->held_bytes, held), ull__size_text(refusal->budget_bytes, budget),
+        classes[0] ? " (" : "", classes, classes[0] ? ")" : "",
+        ull__size_text(refusal->own_bytes, largest), more, report);
 }

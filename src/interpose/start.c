@@ -72,8 +72,8 @@ static void uuid_text(const CUuuid *uuid, char text[ULL_UUID_TEXT])
 {
     const unsigned char *b = (const unsigned char *)uuid->bytes;
     snprintf(text, ULL_UUID_TEXT,
-             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
-             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
+             b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 /* The ledger's device with these 16 bytes, whether it is called GPU-... or MIG-... there. */
@@ -162,12 +162,14 @@ static void decide(const char *job)
     ull_status status = ull__keeper_start(job, &err);
     if (status == ULL_OK) {
         atomic_store(&ull__state.phase, ULL_HELD);
+        ull__route_report(atomic_load(&ull__state.member));
         return;
     }
     atomic_store(&ull__state.phase, ULL_BARRED);
-    ull__say("this process (%d) belongs to a job but cannot join its ledger: %s; CUDA is refused to it. "
-             "Start it under its own `ullage run`, or without ULLAGE_JOB and LD_PRELOAD",
-             (int)getpid(), err.message[0] ? err.message : ull_status_text(status));
+    ull__say(
+        "this process (%d) belongs to a job but cannot join its ledger: %s; CUDA is refused to it. "
+        "Start it under its own `ullage run`, or without ULLAGE_JOB and LD_PRELOAD",
+        (int)getpid(), err.message[0] ? err.message : ull_status_text(status));
 }
 
 CUresult ull__do_cuInit(unsigned int flags)
