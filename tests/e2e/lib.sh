@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # variables for the tests
 #
 # lib.sh: what the end-to-end tests share. A test sources it first:
 #
@@ -31,17 +31,14 @@ export XDG_CACHE_HOME=$T/cache HOME=$T/home
 
 FAKE=$BUILD_DIR/tests/fakecuda
 export LD_LIBRARY_PATH=$FAKE
-# shellcheck disable=SC2034 # for the tests
-{
-    ULLAGE=$BUILD_DIR/ullage
-    FAKECTL=$FAKE/fakectl
-    PRELOAD=$BUILD_DIR/libullage-preload.so
-    NVML=$BUILD_DIR/libullage-nvml.so
-    GUESTS=$BUILD_DIR/tests/e2e/guests
-    GUEST=$GUESTS/guest
-    MIB=1048576
-    GIB=1073741824
-}
+ULLAGE=$BUILD_DIR/ullage
+FAKECTL=$FAKE/fakectl
+PRELOAD=$BUILD_DIR/libullage-preload.so
+NVML=$BUILD_DIR/libullage-nvml.so
+GUESTS=$BUILD_DIR/tests/e2e/guests
+GUEST=$GUESTS/guest
+MIB=1048576
+GIB=1073741824
 
 count=0
 failed=0

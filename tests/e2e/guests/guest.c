@@ -209,7 +209,10 @@ static size_t size_of(const char *text)
 {
     char *unit;
     double value = strtod(text, &unit);
-    return (size_t)(value * (*unit == 'G' ? 1 << 30 : *unit == 'M' ? 1 << 20 : *unit == 'K' ? 1024 : 1));
+    return (size_t)(value * (*unit == 'G'   ? 1 << 30
+                             : *unit == 'M' ? 1 << 20
+                             : *unit == 'K' ? 1024
+                                            : 1));
 }
 
 static void use_device(CUdevice ordinal)
