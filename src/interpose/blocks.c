@@ -117,6 +117,27 @@ bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block
     return entry != NULL;
 }
 
+/* Only the first and the last page of a block can be another's too. */
+static bool touches(const struct ull__block *block, uint64_t page_number, uint64_t page)
+{
+    return block->address != 0 && by_pages(block) && block->address / page <= page_number &&
+           (block->address + (block->bytes ? block->bytes - 1 : 0)) / page >= page_number;
+}
+
+void ull__block_leave_key(const struct ull__block *gone)
+{
+    uint64_t page = ull__gpu_of(gone->ordinal)->page;
+    bool left = false;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity && !left; i++) {
+        struct ull__block *block = &books.blocks[i];
+        left = touches(block, gone->address / page, page) && block->key == 0;
+        if (left)
+            block->key = gone->key;
+    }
+    pthread_mutex_unlock(&books.lock);
+}
+
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block)
 {
     bool found = false;

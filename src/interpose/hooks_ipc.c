@@ -27,12 +27,24 @@ CUresult ull__do_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     return result;
 }
 
+/* It may lie on another device than the current one. */
+static const struct ull__gpu *gpu_of_memory(CUdeviceptr address)
+{
+    const union ull__cuda *real = ull__driver;
+    int ordinal = -1;
+    if (real->cuPointerGetAttribute &&
+        real->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
+            CUDA_SUCCESS)
+        return ull__gpu_of(ordinal);
+    return ull__current_gpu();
+}
+
 static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemHandle *handle)
 {
     struct ull__block block;
     CUdeviceptr address = result == CUDA_SUCCESS ? *dptr : 0;
-    const struct ull__gpu *gpu = ull__current_gpu();
-    if (result != CUDA_SUCCESS || !gpu || gpu->device < 0)
+    const struct ull__gpu *gpu = result == CUDA_SUCCESS ? gpu_of_memory(address) : NULL;
+    if (!gpu || gpu->device < 0)
         return result;
     if (ull__block_take(address, &block)) { /* opened again: the same address, one use more */
         block.charged++;

@@ -134,6 +134,12 @@ void ull__block_ended(const struct ull__block *block)
                                       block->bytes);
         return;
     case BLOCK_LINEAR:
+        if (block->key && block->charged == 0) {
+            /* Small, and not the last in its page: others that have it open hold all of the page. */
+            ull__block_leave_key(block);
+            return;
+        }
+        break;
     case BLOCK_MANAGED:
     case BLOCK_ARRAY:
     case BLOCK_HOST:

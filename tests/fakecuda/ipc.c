@@ -179,8 +179,14 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr ptr)
     if (!block)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint32_t index = (uint32_t)fake_linear_export(range.object);
-    struct ipc_handle handle = {ipc_magic, index, fake_shared_state()->export[index].generation,
-                                range.base - block->dev, range.size, getpid()};
+    struct ipc_handle handle;
+    memset(&handle, 0, sizeof handle); /* padding too: the same memory has the same name each time */
+    handle.magic = ipc_magic;
+    handle.index = index;
+    handle.generation = fake_shared_state()->export[index].generation;
+    handle.offset = range.base - block->dev;
+    handle.size = range.size;
+    handle.pid = getpid();
     _Static_assert(sizeof handle <= sizeof *out, "fits");
     memset(out, 0, sizeof *out);
     memcpy(out, &handle, sizeof handle);

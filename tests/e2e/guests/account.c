@@ -74,7 +74,7 @@ static struct fake_shared *cards(void)
 {
     static struct fake_shared *shared;
     if (!shared)
-        shared = fake_shared_open(false);
+        shared = fake_shared_open(true);
     if (!shared)
         fail("no fake card to compare with");
     return shared;
@@ -98,26 +98,48 @@ uint64_t card_own(int card)
     return used;
 }
 
+/* The tag of this process's environment; whether it has called cuInit does not matter. */
+static int own_tag(const struct fake_shared *shared)
+{
+    const char *name = getenv("ULLAGE_FAKE_TAG");
+    for (int i = 0; name && i < FAKE_MAX_TAGS; i++)
+        if (strncmp(shared->tag_name[i], name, FAKE_TAG_LENGTH - 1) == 0)
+            return i;
+    return -1;
+}
+
 uint64_t card_job(int card)
 {
     struct fake_shared *shared = cards();
     fake_shared_lock(shared);
     fake_shared_reap(shared);
-    const struct fake_process *own = own_process(shared);
-    uint64_t used = own && own->tag >= 0 ? shared->tag[own->tag][card].used : 0;
-    for (int i = 0; own && i < FAKE_MAX_PROCESSES; i++)
-        if (shared->process[i].state != 0 && shared->process[i].tag == own->tag)
+    int tag = own_tag(shared);
+    uint64_t used = tag >= 0 ? shared->tag[tag][card].used : 0;
+    for (int i = 0; i < FAKE_MAX_PROCESSES; i++)
+        if (shared->process[i].state != 0 && shared->process[i].tag == tag)
             used -= shared->process[i].hidden[card];
     fake_shared_unlock(shared);
     return used;
+}
+
+bool card_has_dead(void)
+{
+    struct fake_shared *shared = cards();
+    bool dead = false;
+    fake_shared_lock(shared);
+    fake_shared_reap(shared);
+    for (int i = 0; i < FAKE_MAX_PROCESSES; i++)
+        dead |= shared->process[i].state == 2;
+    fake_shared_unlock(shared);
+    return dead;
 }
 
 uint64_t card_job_peak(int card)
 {
     struct fake_shared *shared = cards();
     fake_shared_lock(shared);
-    const struct fake_process *own = own_process(shared);
-    uint64_t peak = own && own->tag >= 0 ? shared->tag[own->tag][card].peak : 0;
+    int tag = own_tag(shared);
+    uint64_t peak = tag >= 0 ? shared->tag[tag][card].peak : 0;
     fake_shared_unlock(shared);
     return peak;
 }

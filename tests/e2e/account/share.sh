@@ -1,0 +1,23 @@
+#!/bin/bash
+# share.sh: memory that several processes have open is charged once, to somebody who holds it.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+export ULLAGE_FAKE_CONTEXT=20MiB
+run -q -- "$GUESTS/account_scene" host # learns the context's size
+
+for scene in names descriptors twice packed; do
+    export ULLAGE_FAKE_TAG=$scene
+    run -q -m 75% -- "$GUESTS/account_share" "$scene"
+    is "$scene" "$CODE $ERR" "0 "
+done
+seed=${SEED:-$(date +%s)}
+for i in 1 2 3; do
+    export ULLAGE_FAKE_TAG=random.$i
+    run -q -m 75% -- "$GUESTS/account_share" random $((seed + i)) 60
+    is "at random, seed $((seed + i))" "$CODE $ERR" "0 "
+done
+cards 6GiB,6GiB
+run -q -m 75% -- "$GUESTS/account_share" two_cards
+is "two_cards" "$CODE $ERR" "0 "
+done_testing
