@@ -1,12 +1,12 @@
 /*
  * account_edge.c: threads that allocate and free at the edge of the budget.
  *
- * Usage: account_edge MODE THREADS STEPS SEED [crowd]   MODE: linear, async, vmm or mixed
+ * Usage: account_edge MODE THREADS STEPS SEED [crowd|endless]   MODE: linear, async, vmm or mixed
  *
  * Every result must be 0 or 2. Prints "grants G refusals R". At the end all is freed, and the account
  * must be the card's. With `crowd` it is one of several processes: it waits for the others to have their
  * contexts too, and leaves the comparison to its caller, as it does whether the card's peak ever passed
- * the budget.
+ * the budget. With `endless` it waits for room for a context, and goes on until it is killed.
  */
 #include "account.h"
 
@@ -108,8 +108,12 @@ int main(int argc, char **argv)
     long count = strtol(argv[2], NULL, 10);
     steps = strtol(argv[3], NULL, 10);
     seed = strtoull(argv[4], NULL, 10);
-    bool crowd = argc > 5;
-    context = start();
+    bool crowd = argc > 5 && strcmp(argv[5], "crowd") == 0;
+    OK(cuInit(0));
+    CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
+    for (; result == CUDA_ERROR_OUT_OF_MEMORY && argc > 5 && !crowd; usleep(1000))
+        result = cuDevicePrimaryCtxRetain(&context, 0);
+    OK(result);
     if (crowd)
         usleep(500000);
     for (long i = 0; i < count && i < MAX_THREADS; i++)
@@ -117,6 +121,7 @@ int main(int argc, char **argv)
             fail("no thread");
     for (long i = 0; i < count && i < MAX_THREADS; i++)
         pthread_join(threads[i], NULL);
+    OK(cuCtxSetCurrent(context));
     printf("grants %ld refusals %ld\n", (long)grants, (long)refusals);
     OK(cuCtxSynchronize());
     if (!crowd && !agrees_soon(held, card_own, 0))

@@ -347,6 +347,39 @@ static void scene_stream_order(void)
         fail("streams");
 }
 
+/* Another process's pool shrinks when it synchronizes, which no hook sees. */
+static void scene_other_pool(void)
+{
+    int to_child[2], to_parent[2];
+    char byte = 0;
+    CUdeviceptr p;
+    if (pipe(to_child) != 0 || pipe(to_parent) != 0)
+        fail("no pipes");
+    if (fork() == 0) {
+        start();
+        for (int i = 0; i < 10; i++) {
+            OK(cuMemAllocAsync(&p, 192 * MIB, NULL));
+            say(to_parent[1], &byte, 1);
+            hear(to_child[0], &byte, 1);
+            OK(cuMemFreeAsync(p, NULL));
+            OK(cuCtxSynchronize());
+            say(to_parent[1], &byte, 1);
+            hear(to_child[0], &byte, 1);
+        }
+        _exit(0);
+    }
+    start();
+    for (int i = 0; i < 10; i++) {
+        hear(to_parent[0], &byte, 1);
+        GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&p, 100 * MIB));
+        say(to_child[1], &byte, 1);
+        hear(to_parent[0], &byte, 1);
+        OK(cuMemAlloc(&p, 200 * MIB)); /* at once */
+        OK(cuMemFree(p));
+        say(to_child[1], &byte, 1);
+    }
+}
+
 /* Memory of streams that are gone is seen before a refusal, not only at the next look. */
 static void scene_module_gone(void)
 {
@@ -621,7 +654,7 @@ static const struct {
 #define SCENE(name) {#name, scene_##name},
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
     SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
-    SCENE(stream_order) SCENE(module_gone) SCENE(primary_race) SCENE(capture) SCENE(replay)
+    SCENE(stream_order) SCENE(other_pool) SCENE(module_gone) SCENE(primary_race) SCENE(capture) SCENE(replay)
     SCENE(two_graphs) SCENE(estimated) SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
 #undef SCENE
 };
