@@ -20,6 +20,12 @@ enum {
     SETTLE_TRIES = 20,
 };
 
+/* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
+static bool is_request(enum ull__class class)
+{
+    return class == ULL_CLASS_DATA || class == ULL_CLASS_POOL || class == ULL_CLASS_ARRAY;
+}
+
 static struct ull__member *member(void)
 {
     return atomic_load_explicit(&ull__state.member, memory_order_acquire);
@@ -91,12 +97,6 @@ static bool reserve_after_settling(const struct ull__charge *charge)
     return try_reserve(charge) || reserve_when_others_settled(charge);
 }
 
-/* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
-static bool is_request(enum ull__class class)
-{
-    return class == ULL_CLASS_DATA || class == ULL_CLASS_POOL || class == ULL_CLASS_ARRAY;
-}
-
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     if (!charge->gpu || charge->gpu->device < 0) {
@@ -124,7 +124,8 @@ void ull__settle(struct ull__charge *charge, uint64_t taken)
         ull__member_release(member(), device, charge->class, charge->bytes - taken);
     else if (taken > charge->bytes)
         ull__member_charge(member(), device, charge->class, taken - charge->bytes);
-    ull__member_granted(member(), device, taken);
+    if (is_request(charge->class))
+        ull__member_granted(member(), device, taken);
     ull__turn(ULL_TURN_END);
 }
 

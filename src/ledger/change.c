@@ -78,24 +78,7 @@ static void write_books(struct ull__slot_device *books, const struct ull__intent
     atomic_store_explicit(&books->held[intent->class], held, memory_order_relaxed);
 }
 
-/*
- * What the account holds of a class. A sum over the books, since a counter of its own would be wrong
- * for good after a kill between the swap and the counting.
- */
-static uint64_t held_of_class(struct ull__ledger_file *file, const struct ull__change *change)
-{
-    uint64_t sum = 0;
-    uint32_t used = atomic_load_explicit(&file->slots_used, memory_order_relaxed);
-    for (uint32_t i = 0; i < used && i < ULL_MAX_SLOTS; i++) {
-        struct ull__slot *slot = &file->slots[i];
-        if (atomic_load_explicit(&slot->state, memory_order_relaxed) != SLOT_FREE &&
-            atomic_load_explicit(&slot->account, memory_order_relaxed) == change->account)
-            sum += atomic_load_explicit(&slot->devices[change->device].held[change->class],
-                                        memory_order_relaxed);
-    }
-    return sum;
-}
-
+/* Sums over processes are left to the supervisor's samples: they cost a look at every slot. */
 static void update_peaks(struct ull__ledger_file *file, const struct ull__change *change,
                          uint64_t total)
 {
@@ -104,17 +87,13 @@ static void update_peaks(struct ull__ledger_file *file, const struct ull__change
     if (change->total_delta <= 0)
         return;
     raise_to(&account->peak, total);
-    /* The sum is only taken where it can matter, and cannot be above the total that it is part of. */
-    if (total > atomic_load_explicit(&account->peak_by_class[change->class], memory_order_relaxed)) {
-        uint64_t of_class = held_of_class(file, change);
-        raise_to(&account->peak_by_class[change->class], of_class < total ? of_class : total);
-    }
     uint64_t held = 0;
     for (int c = 0; c < ULL_CLASSES; c++)
         held += atomic_load_explicit(&books->held[c], memory_order_relaxed);
+    uint64_t of_class = atomic_load_explicit(&books->held[change->class], memory_order_relaxed);
     raise_to(&books->peak, held);
-    raise_to(&books->peak_by_class[change->class],
-             atomic_load_explicit(&books->held[change->class], memory_order_relaxed));
+    raise_to(&books->peak_by_class[change->class], of_class);
+    raise_to(&account->peak_by_class[change->class], of_class);
 }
 
 ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__change *change)

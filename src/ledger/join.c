@@ -77,7 +77,6 @@ static void give_account(struct ull__account *account, const struct ull__identit
         atomic_store(&device->peak, 0);
         for (int c = 0; c < ULL_CLASSES; c++)
             atomic_store(&device->peak_by_class[c], 0);
-        atomic_store(&device->grants, 0);
         atomic_store(&device->first_largest, 0);
         atomic_store(&device->sampled_ns, 0);
         atomic_store(&device->sampled_kib_ms, 0);

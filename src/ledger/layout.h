@@ -13,7 +13,7 @@
 
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c32ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c33ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -32,7 +32,6 @@ struct ull__account_device {
     union ull__cell cell;                        /* (A) ull__change only */
     _Atomic uint64_t peak;                       /* (A) */
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (A) */
-    _Atomic uint32_t grants;                     /* (A) successful requests so far */
     _Atomic uint64_t first_largest;              /* (A) among the early ones */
     _Atomic uint64_t sampled_ns;                 /* (S) time with anything held */
     _Atomic uint64_t sampled_kib_ms;             /* (S) its integral */
@@ -59,6 +58,7 @@ struct ull__slot_device {
     _Atomic uint64_t held[ULL_CLASSES];          /* (O) */
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (O) */
     _Atomic uint64_t peak;                       /* (O) */
+    _Atomic uint32_t grants;                     /* (O) requests that succeeded, while few */
     _Atomic uint64_t sequence; /* (O) last used; never goes back, also when the slot is reused */
     _Atomic uint64_t applied;  /* (A) highest sequence of this slot whose tag was overwritten */
     struct ull__intent intent; /* (O) */

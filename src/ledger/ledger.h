@@ -11,7 +11,7 @@
  *    it in the slot it names, so that for a change that was cut off half-way it can always be decided
  *    whether it took place (change.c).
  *  - A process owns a slot by a robust, process-shared mutex that a parked thread of it holds until
- *    it dies (member.c). The kernel frees that lock at death; nothing else does.
+ *    it dies (join.c). The kernel frees that lock at death; nothing else does.
  *  - What a dead process held stays charged until the driver has really freed it: the slot is
  *    "draining" until the driver no longer lists the process (recover.c).
  *
@@ -138,7 +138,7 @@ struct ull__usage {
     uint64_t held_bytes;
     uint64_t peak_bytes;
     uint64_t by_class[ULL_CLASSES];
-    uint64_t peak_by_class[ULL_CLASSES]; /* each at its own moment */
+    uint64_t peak_by_class[ULL_CLASSES]; /* each at its own moment; an account's as sampled */
 };
 
 struct ull__process_view {
@@ -225,7 +225,7 @@ typedef int ull__listed_fn(void *data, const char *uuid, uint32_t driver_pid, ui
 #define ULL_DRAIN_GRACE_NS 1000000000ull
 void ull__ledger_sweep(struct ull__ledger *ledger, ull__listed_fn *listed, void *data);
 
-/* Adds the present totals to the time average; the supervisor calls it every few milliseconds. */
+/* Adds the present totals to the time average and the class peaks; the supervisor calls it every few milliseconds. */
 void ull__ledger_sample(struct ull__ledger *ledger);
 
 /* The measured size of a context on a device, for the next one. */

@@ -8,7 +8,7 @@
 
 enum {
     LINE_INTERVAL_NS = 1000000000, /* refusal lines: the first, then at most one a second */
-    EARLY_GRANTS = 32,             /* requests that count as the start of a program */
+    EARLY_GRANTS = 32,             /* requests that count as a program's start */
 };
 
 static bool line_is_due(struct ull__ledger_file *file, uint64_t number, uint64_t *suppressed)
@@ -76,6 +76,20 @@ static void mark_survived(const struct ull__link *link, uint32_t count)
     }
 }
 
+/* One early request for over half of what the program sees of the card: its peak will say nothing. */
+static void note_early(struct ull__ledger_file *file, struct ull__slot *slot, int d, uint64_t bytes,
+                       uint64_t visible)
+{
+    struct ull__account_device *account =
+        &file->accounts[atomic_load_explicit(&slot->account, memory_order_relaxed)].devices[d];
+    atomic_fetch_add(&slot->devices[d].grants, 1);
+    uint64_t largest = atomic_load(&account->first_largest);
+    while (largest < bytes && !atomic_compare_exchange_weak(&account->first_largest, &largest, bytes))
+        ;
+    if (bytes > visible / 2)
+        atomic_fetch_or(&file->preallocated, 1u << d);
+}
+
 void ull__member_granted(struct ull__member *member, int device, uint64_t bytes)
 {
     for (int k = 0; k < member->link_count; k++) {
@@ -90,17 +104,11 @@ void ull__member_granted(struct ull__member *member, int device, uint64_t bytes)
             if (count)
                 mark_survived(link, count);
         }
-        struct ull__account_device *account =
-            &file->accounts[atomic_load_explicit(&slot->account, memory_order_relaxed)].devices[d];
-        if (atomic_load_explicit(&account->grants, memory_order_relaxed) >= EARLY_GRANTS)
-            continue;
-        atomic_fetch_add(&account->grants, 1);
-        uint64_t largest = atomic_load(&account->first_largest);
-        while (largest < bytes &&
-               !atomic_compare_exchange_weak(&account->first_largest, &largest, bytes))
-            ;
-        if (bytes > atomic_load(&file->budget_bytes[d]) / 2)
-            atomic_fetch_or(&file->preallocated, 1u << d);
+        if (atomic_load_explicit(&slot->devices[d].grants, memory_order_relaxed) < EARLY_GRANTS) {
+            uint64_t visible, room;
+            ull__member_card(member, device, &visible, &room);
+            note_early(file, slot, d, bytes, visible);
+        }
     }
 }
 

@@ -129,6 +129,34 @@ void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
     view->variant_count = copy_variants(file, view->variant_count, view->variants);
 }
 
+static void raise_to(_Atomic uint64_t *what, uint64_t value)
+{
+    uint64_t seen = atomic_load(what);
+    while (seen < value && !atomic_compare_exchange_weak(what, &seen, value))
+        ;
+}
+
+static void sample_device(struct ull__ledger_file *file, uint32_t account, int d, uint64_t elapsed)
+{
+    struct ull__account_device *device = &file->accounts[account].devices[d];
+    uint64_t by_class[ULL_CLASSES] = {0};
+    uint64_t total = atomic_load(&device->cell.total);
+    if (total == 0)
+        return;
+    /* Nanoseconds keep a short job's average exact; KiB x ms fit for 100 days x 1 TiB. */
+    atomic_fetch_add(&device->sampled_ns, elapsed);
+    atomic_fetch_add(&device->sampled_kib_ms,
+                     (uint64_t)((double)(total / 1024) * ((double)elapsed / 1e6)));
+    int used = (int)atomic_load(&file->slots_used);
+    for (int i = 0; i < used; i++)
+        if (atomic_load(&file->slots[i].state) != SLOT_FREE &&
+            atomic_load(&file->slots[i].account) == account)
+            for (int c = 0; c < ULL_CLASSES; c++)
+                by_class[c] += atomic_load(&file->slots[i].devices[d].held[c]);
+    for (int c = 0; c < ULL_CLASSES; c++)
+        raise_to(&device->peak_by_class[c], by_class[c] < total ? by_class[c] : total);
+}
+
 void ull__ledger_sample(struct ull__ledger *ledger)
 {
     struct ull__ledger_file *file = ledger->file;
@@ -138,16 +166,8 @@ void ull__ledger_sample(struct ull__ledger *ledger)
     for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
         if (a > 0 && atomic_load(&file->accounts[a].root_pid) == 0)
             break; /* accounts are handed out in order */
-        for (int d = 0; d < file->spec.device_count; d++) {
-            struct ull__account_device *device = &file->accounts[a].devices[d];
-            uint64_t total = atomic_load(&device->cell.total);
-            if (total == 0)
-                continue;
-            /* Microseconds keep a short job's average exact; KiB x ms fit for 100 days x 1 TiB. */
-            atomic_fetch_add(&device->sampled_ns, elapsed);
-            atomic_fetch_add(&device->sampled_kib_ms,
-                             (uint64_t)((double)(total / 1024) * ((double)elapsed / 1e6)));
-        }
+        for (int d = 0; d < file->spec.device_count; d++)
+            sample_device(file, (uint32_t)a, d, elapsed);
     }
 }
 

@@ -76,6 +76,7 @@ static void peaks_are_the_highest_that_was(void **state)
     struct ull__member *b = test_join(ull__ledger_path(ledger));
     ull__member_reserve(a, 0, ULL_CLASS_DATA, 300);
     ull__member_reserve(b, 0, ULL_CLASS_DATA, 200);
+    ull__ledger_sample(ledger); /* the supervisor's part: sums over processes */
     ull__member_release(a, 0, ULL_CLASS_DATA, 300);
     ull__member_reserve(a, 0, ULL_CLASS_POOL, 250);
     struct ull__account_view view;
