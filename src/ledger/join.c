@@ -184,6 +184,7 @@ ull_status ull__member_join(const char *path, const struct ull__identity *identi
     if (!member)
         return ull__fail(err, ULL_E_SYSTEM, "no memory to join the ledger %s", path);
     ull_status status = ULL_OK;
+    struct ull__identity relative = *identity;
     while (path[0] && status == ULL_OK) {
         struct ull__link *link = &member->links[member->link_count];
         if (member->link_count == ULL_MAX_CHAIN) {
@@ -192,11 +193,16 @@ ull_status ull__member_join(const char *path, const struct ull__identity *identi
                                ULL_MAX_CHAIN, path);
             break;
         }
-        status = join_one(path, identity, link, err);
+        status = join_one(path, &relative, link, err);
         if (status != ULL_OK)
             break;
         member->link_count++;
         map_devices(&member->links[0], link);
+        if (link->ledger->file->spec.each) {
+            /* To a job around it, all that this job's children hold is one child's: its `run`. */
+            relative.account_root = link->ledger->file->supervisor_pid;
+            relative.account_root_ticks = 0;
+        }
         path = link->ledger->file->spec.parent;
     }
     if (status != ULL_OK) {
