@@ -3,9 +3,13 @@
  *
  * Answers what the real driver answered when it was asked for every name: the table is the list's.
  * ULLAGE_FAKE_DRIVER_VERSION makes an older driver of it, which does not know what came later.
+ *
+ *   ULLAGE_FAKE_UNLISTED="cuMemAlloc=12000"   from this version on the name stands for a newer form,
+ *                                             which no list has (and which always fails with 801)
  */
 #include "fake.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The addresses come from exports.c, which may not see the prototypes. */
@@ -16,6 +20,19 @@ struct fake_export_entry {
 };
 extern const struct fake_export_entry fake_exports[];
 extern const size_t fake_export_count;
+
+static CUresult newer_form(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static bool is_unlisted(const char *name, int version)
+{
+    const char *rule = getenv("ULLAGE_FAKE_UNLISTED");
+    size_t length = strlen(name);
+    return rule && strncmp(rule, name, length) == 0 && rule[length] == '=' &&
+           version >= atoi(rule + length + 1);
+}
 
 static CUresult find(const char *name, void **pfn, int version, cuuint64_t flags, int *found)
 {
@@ -36,6 +53,8 @@ static CUresult find(const char *name, void **pfn, int version, cuuint64_t flags
             *pfn = entry->address;
         }
     }
+    if (*pfn && is_unlisted(name, version))
+        *pfn = (void *)newer_form;
     *found = *pfn    ? CU_GET_PROC_ADDRESS_SUCCESS
              : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                      : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
