@@ -43,6 +43,7 @@ GIB=1073741824
 count=0
 failed=0
 worlds=0
+spawned=0
 OUT='' ERR='' CODE=0
 background=()
 
@@ -52,11 +53,15 @@ cards() {
     export ULLAGE_FAKE_GPUS=$1 ULLAGE_FAKE_STATE=$T/cards.$worlds
 }
 
+# Also what a killed `ullage run` left behind: its processes know this test's folder.
 clean_up() {
     local pid
     for pid in "${background[@]}"; do
         kill -KILL "$pid" 2>/dev/null
     done
+    while IFS=/ read -r _ _ pid _; do
+        [ "$pid" = $$ ] || kill -KILL "$pid" 2>/dev/null
+    done < <(grep -lz "^ULLAGE_SHM_DIR=$T/shm" /proc/[0-9]*/environ 2>/dev/null)
     rm -rf "$T"
 }
 trap clean_up EXIT
@@ -141,12 +146,14 @@ run() {
 
 # spawn COMMAND...: in the background, output to $T/PID.out and $T/PID.err, its pid in $PID
 spawn() {
-    "$@" </dev/null >"$T/spawned.out" 2>"$T/spawned.err" &
+    spawned=$((spawned + 1))
+    : >"$T/job.$spawned.out" >"$T/job.$spawned.err"
+    "$@" </dev/null >"$T/job.$spawned.out" 2>"$T/job.$spawned.err" &
     PID=$!
     background+=("$PID")
     disown "$PID"
-    mv "$T/spawned.out" "$T/$PID.out"
-    mv "$T/spawned.err" "$T/$PID.err"
+    ln -sf "job.$spawned.out" "$T/$PID.out"
+    ln -sf "job.$spawned.err" "$T/$PID.err"
 }
 
 # wait_for SECONDS COMMAND...: until the command succeeds; fails when it never does
