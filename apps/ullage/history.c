@@ -35,8 +35,9 @@ static void keep_process(struct seen_process *seen, const struct ull__process_vi
     seen->view = *view;
     seen->present = true;
     /* Once measured it stays so, and a name that exec changed is the better one. */
-    seen->view.context_measured |= before.context_measured;
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
+        if (before.context_source[d] > seen->view.context_source[d])
+            seen->view.context_source[d] = before.context_source[d];
         if (before.usage[d].peak_bytes > seen->view.usage[d].peak_bytes)
             seen->view.usage[d].peak_bytes = before.usage[d].peak_bytes;
         for (int c = 0; c < ULL_CLASSES; c++) {

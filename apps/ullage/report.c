@@ -63,16 +63,18 @@ bool report_shows_device(struct ull__ledger *ledger, int device)
     return false;
 }
 
-/* Whether the context's size on a device comes from the driver; -1 if there is no context. */
-static int context_measured(const struct report_job *job, uint32_t account, int device)
+/* Where the size of contexts on a device comes from, by the best of its processes; NULL: none there. */
+static const char *context_source(const struct report_job *job, uint32_t account, int device)
 {
-    int answer = -1;
+    static const char *const names[] = {"estimated", "card", "process"};
+    int best = -1;
     for (int i = 0; i < job->history->process_count; i++) {
         const struct ull__process_view *view = &job->history->processes[i].view;
-        if (view->account == account && view->usage[device].peak_by_class[ULL_CLASS_CONTEXT] > 0)
-            answer = answer == 1 || view->context_measured;
+        if (view->account == account && view->usage[device].peak_by_class[ULL_CLASS_CONTEXT] > 0 &&
+            (int)view->context_source[device] > best)
+            best = (int)view->context_source[device];
     }
-    return answer;
+    return best < 0 ? NULL : names[best];
 }
 
 static void add_device(struct ull_json *json, const struct report_job *job,
@@ -82,7 +84,7 @@ static void add_device(struct ull_json *json, const struct report_job *job,
     const struct ull__device_spec *device = &ull__ledger_spec(job->ledger)->devices[d];
     const struct ull__usage *usage = &account->usage[d];
     uint64_t suggested = report_suggestion(report_needed(job, account, d), device->total_bytes);
-    int measured = context_measured(job, account->number, d);
+    const char *source = context_source(job, account->number, d);
     ull__json_object(json);
     key_index(json, "logical", device->logical);
     key_index(json, "physical", device->physical);
@@ -101,11 +103,11 @@ static void add_device(struct ull_json *json, const struct report_job *job,
     key_maybe(json, "total_bytes", device->total_bytes > 0, device->total_bytes);
     key_classes(json, "by_class", usage->by_class);
     key_classes(json, "peak_by_class", usage->peak_by_class);
-    ull__json_key(json, "context_measured");
-    if (measured < 0)
-        ull__json_null(json);
+    ull__json_key(json, "context_source");
+    if (source)
+        ull__json_string(json, source);
     else
-        ull__json_bool(json, measured == 1);
+        ull__json_null(json);
     ull__json_object_end(json);
 }
 
@@ -152,7 +154,6 @@ static void add_process(struct ull_json *json, const struct report_job *job,
                                      : "running");
     key_u64(json, "held_bytes", held);
     key_u64(json, "peak_bytes", peak);
-    key_bool(json, "context_measured", seen->view.context_measured);
     ull__json_key(json, "devices");
     ull__json_array(json);
     for (int d = 0; d < spec->device_count; d++) {

@@ -21,8 +21,8 @@ static struct {
 struct making {
     struct ull__charge charge;
     CUdevice ordinal;
-    uint64_t before, turns;
-    bool measurable;
+    uint64_t before, card_before, turns;
+    bool measurable, card_measurable;
 };
 
 static bool begin(struct making *making, CUdevice ordinal, const char *call)
@@ -38,24 +38,44 @@ static bool begin(struct making *making, CUdevice ordinal, const char *call)
             ull__ledger_context_bytes(ull__member_ledger(member), gpu->device);
     ull__measure_before(gpu);
     making->measurable = ull__measure(gpu, &making->before);
+    making->card_measurable = ull__measure_card(gpu, &making->card_before);
     if (!ull__reserve(&making->charge, making->charge.bytes))
         return false;
     making->turns = atomic_load(&ull__state.turns);
     return true;
 }
 
-/* What the new context took: measured if nothing else changed, else what the last one took. */
+/* A card's use says what a context took only if it is about what one takes. */
+static bool plausible(uint64_t bytes, uint64_t expected)
+{
+    return bytes >= expected / 4 && bytes / 4 <= expected;
+}
+
+/*
+ * What the new context took: by NVML's figure for this process, or where there is none by the card's
+ * use, if nothing else changed meanwhile; else what the last one took.
+ */
 static uint64_t size_of_new(struct making *making)
 {
     const struct ull__gpu *gpu = making->charge.gpu;
-    uint64_t after = 0;
+    struct ull__member *member = atomic_load(&ull__state.member);
+    enum ull__context_source source = ULL_CONTEXT_BY_PROCESS;
+    uint64_t after = 0, before = making->before;
     ull__measure_find_pid(gpu);
-    if (!making->measurable || !ull__measure(gpu, &after) || after <= making->before ||
-        making->turns != atomic_load(&ull__state.turns) || ull__calls_under_way(making->turns) != 1)
+    if (making->turns != atomic_load(&ull__state.turns) || ull__calls_under_way(making->turns) != 1)
         return making->charge.bytes;
-    ull__member_context_measured(atomic_load(&ull__state.member), gpu->device, after - making->before);
+    bool measured = making->measurable && ull__measure(gpu, &after) && after > before;
+    if (!measured && making->card_measurable && !ull__measure_works()) {
+        source = ULL_CONTEXT_BY_CARD;
+        before = making->card_before;
+        measured = ull__measure_card(gpu, &after) && after > before &&
+                   plausible(after - before, making->charge.bytes);
+    }
+    if (!measured)
+        return making->charge.bytes;
+    ull__member_context_measured(member, gpu->device, after - before, source);
     atomic_store(&ull__state.context_measured[making->ordinal], true);
-    return after - making->before;
+    return after - before;
 }
 
 static CUresult end(struct making *making, CUresult result, CUcontext context)

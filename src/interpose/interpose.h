@@ -218,6 +218,8 @@ bool ull__measure_ready(uint64_t wait_ns);
 bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes);
 /* True once NVML is known to list this process: then its figure will settle what is in doubt. */
 bool ull__measure_works(void);
+/* What the card is in use by, if nobody else is seen on it; for where no figure is to be had. */
+bool ull__measure_card(const struct ull__gpu *gpu, uint64_t *bytes);
 /*
  * Charges (or gives back) what NVML shows beyond the books, as class module, and what the books hold
  * in doubt as far as NVML does not show it. Does nothing while other calls are under way.

@@ -129,6 +129,23 @@ bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes)
     return listed >= 0 && *bytes != ULL_NVML_UNKNOWN;
 }
 
+/* What everybody holds on the card, if no other process than this one can be seen there. */
+bool ull__measure_card(const struct ull__gpu *gpu, uint64_t *bytes)
+{
+    struct ull__nvml_device device;
+    struct ull__nvml_process processes[MAX_LISTED];
+    if (!gpu || gpu->device < 0 || !ull__measure_ready(0) ||
+        ull__nvml_device(&books.nvml, gpu->uuid, &device) != ULL_OK ||
+        ull__nvml_memory(&books.nvml, &device) != ULL_OK || device.used_bytes == ULL_NVML_UNKNOWN)
+        return false;
+    int count = list(gpu, processes);
+    for (int i = 0; i < count; i++)
+        if (processes[i].pid != atomic_load(&books.pid) && processes[i].pid != (uint32_t)getpid())
+            return false;
+    *bytes = device.used_bytes;
+    return true;
+}
+
 static uint64_t known(const struct ull__gpu *gpu)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
@@ -155,7 +172,7 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
     context.charged -= too_much;
     ull__block_add(&context);
     ull__give_back(gpu, ULL_CLASS_CONTEXT, too_much);
-    ull__member_context_measured(member, gpu->device, context.charged);
+    ull__member_context_measured(member, gpu->device, context.charged, ULL_CONTEXT_BY_PROCESS);
     atomic_store(&ull__state.context_measured[ordinal], true);
 }
 

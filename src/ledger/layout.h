@@ -83,7 +83,7 @@ struct ull__slot {
     _Atomic uint32_t bell;          /* (A) futex: the parked thread sleeps on it */
     _Atomic uint32_t settle_asked;  /* (A) */
     _Atomic uint32_t settle_served; /* (O) */
-    _Atomic uint32_t measured;      /* (O) bit per device: its context was measured */
+    _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
     _Atomic uint32_t unsurvived;    /* (O) refusals since the last success */
     char command[ULL_COMMAND_TEXT];
     struct ull__slot_device devices[ULL_MAX_DEVICES];

@@ -141,13 +141,20 @@ struct ull__usage {
     uint64_t peak_by_class[ULL_CLASSES]; /* each at its own moment; an account's as sampled */
 };
 
+/* Where the size of a process's contexts on a device comes from; a later one is better. */
+enum ull__context_source {
+    ULL_CONTEXT_ESTIMATED,  /* what the last one took */
+    ULL_CONTEXT_BY_CARD,    /* by how much the card's use rose, with nobody else seen on it */
+    ULL_CONTEXT_BY_PROCESS, /* the driver's figure for the process */
+};
+
 struct ull__process_view {
     uint32_t pid;         /* as its own pid namespace counts */
     uint32_t driver_pid;  /* as the driver lists it, 0 if unknown */
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     uint32_t account;
     bool draining;         /* dead; its bytes are not freed yet */
-    bool context_measured; /* by the driver's figure for the process; else estimated */
+    enum ull__context_source context_source[ULL_MAX_DEVICES];
     char command[ULL_COMMAND_TEXT];
     struct ull__usage usage[ULL_MAX_DEVICES];
 };

@@ -203,14 +203,15 @@ void ull__member_set_driver_pid(struct ull__member *member, uint32_t pid)
         atomic_store(&own_slot(member, k)->driver_pid, pid);
 }
 
-void ull__member_context_measured(struct ull__member *member, int device, uint64_t bytes)
+void ull__member_context_measured(struct ull__member *member, int device, uint64_t bytes,
+                                  enum ull__context_source source)
 {
     for (int k = 0; k < member->link_count; k++) {
         int d = member->links[k].device_of[device];
         if (d < 0)
             continue;
         atomic_store(&member->links[k].ledger->file->context_bytes[d], bytes);
-        atomic_fetch_or(&own_slot(member, k)->measured, 1u << d);
+        atomic_fetch_or(&own_slot(member, k)->measured, 1u << (source == ULL_CONTEXT_BY_PROCESS ? d : d + 16));
     }
 }
 

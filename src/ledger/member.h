@@ -60,7 +60,8 @@ void ull__member_card(struct ull__member *member, int device, uint64_t *budget_b
 /* As the driver counts processes; see ull__process_view. */
 void ull__member_set_driver_pid(struct ull__member *member, uint32_t pid);
 /* A context was measured (or not): kept as the charge for the next one on that device. */
-void ull__member_context_measured(struct ull__member *member, int device, uint64_t bytes);
+void ull__member_context_measured(struct ull__member *member, int device, uint64_t bytes,
+                                  enum ull__context_source source);
 
 /*
  * Records a refusal. Fills number, time, pid, account, command, held, budget and classes; the caller

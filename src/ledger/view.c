@@ -41,7 +41,11 @@ bool ull__ledger_process(struct ull__ledger *ledger, int number, struct ull__pro
     view->start_ticks = atomic_load(&slot->start_ticks);
     view->account = atomic_load(&slot->account);
     view->draining = state == SLOT_DRAINING;
-    view->context_measured = atomic_load(&slot->measured) != 0;
+    uint32_t measured = atomic_load(&slot->measured);
+    for (int d = 0; d < ULL_MAX_DEVICES; d++)
+        view->context_source[d] = measured >> d & 1          ? ULL_CONTEXT_BY_PROCESS
+                                  : measured >> (d + 16) & 1 ? ULL_CONTEXT_BY_CARD
+                                                             : ULL_CONTEXT_ESTIMATED;
     memcpy(view->command, slot->command, sizeof view->command);
     view->command[sizeof view->command - 1] = '\0';
     for (int d = 0; d < file->spec.device_count; d++)

@@ -52,10 +52,10 @@ for mode in nopids notsupported; do
 done
 for mode in '' nopids otherpids notsupported; do
     ULLAGE_FAKE_NVML=$mode run -q -m 75% --report "$T/report" -- "$GUESTS/account_scene" unused_reserve
-    measured=true
-    case $mode in no*) measured=false ;; esac
-    is "NVML ${mode:-as usual}: the report says whether the context was measured" \
-        "$(json "d['jobs'][0]['devices'][0]['context_measured']" "$T/report")" "$measured"
+    source=process
+    case $mode in nopids) source=card ;; notsupported) source=estimated ;; esac
+    is "NVML ${mode:-as usual}: the report says how the context was measured" \
+        "$(json "d['jobs'][0]['devices'][0]['context_source']" "$T/report")" "$source"
 done
 cards 6GiB
 ULLAGE_FAKE_INTEGRATED=1 scene "an integrated device: pinned memory counts" -m 1GiB -- integrated
