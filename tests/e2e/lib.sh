@@ -147,7 +147,8 @@ run() {
 # spawn COMMAND...: in the background, output to $T/PID.out and $T/PID.err, its pid in $PID
 spawn() {
     spawned=$((spawned + 1))
-    : >"$T/job.$spawned.out" >"$T/job.$spawned.err"
+    : >"$T/job.$spawned.out"
+    : >"$T/job.$spawned.err"
     "$@" </dev/null >"$T/job.$spawned.out" 2>"$T/job.$spawned.err" &
     PID=$!
     background+=("$PID")
