@@ -30,6 +30,7 @@ scene "bad frees: the driver's codes, the account stays right" -m 50% -- bad_fre
 scene "a pool's unused reserve is given back for another call" -m 400MiB -- unused_reserve
 scene "memory freed in a stream's order is free for it" -m 400MiB -- stream_order
 scene "another process's pool has shrunk at a synchronize" -m 400MiB -- other_pool
+scene "a destroyed pool's memory is charged until it is gone" -m 400MiB -- destroyed_pool
 scene "streams that are gone are seen before a refusal" -m 400MiB -- module_gone
 scene "captures are broken by nothing of ours" -m 50% -- capture
 scene "captured memory is charged at the launch; replay takes no more" -m 400MiB -- replay

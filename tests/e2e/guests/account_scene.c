@@ -347,6 +347,26 @@ static void scene_stream_order(void)
         fail("streams");
 }
 
+/* A pool is destroyed; what was in it is taken until the program synchronizes, and free then. */
+static void scene_destroyed_pool(void)
+{
+    CUdeviceptr p, q;
+    start();
+    for (int i = 0; i < 3; i++) {
+        CUmemoryPool pool = own_pool(UINT64_MAX);
+        OK(cuMemAllocFromPoolAsync(&p, 192 * MIB, pool, NULL));
+        OK(cuMemPoolDestroy(pool));
+        SAME(held(), shown + 192 * MIB);
+        OK(cuMemFreeAsync(p, NULL));
+        SAME(card_own(0), shown + 192 * MIB);
+        GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&q, 200 * MIB));
+        OK(cuCtxSynchronize());
+        OK(cuMemAlloc(&q, 200 * MIB)); /* at once */
+        OK(cuMemFree(q));
+        SAME(held(), shown);
+    }
+}
+
 /* Another process's pool shrinks when it synchronizes, which no hook sees. */
 static void scene_other_pool(void)
 {
@@ -654,7 +674,8 @@ static const struct {
 #define SCENE(name) {#name, scene_##name},
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
     SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
-    SCENE(stream_order) SCENE(other_pool) SCENE(module_gone) SCENE(primary_race) SCENE(capture) SCENE(replay)
+    SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool)
+    SCENE(module_gone) SCENE(primary_race) SCENE(capture) SCENE(replay)
     SCENE(two_graphs) SCENE(estimated) SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
 #undef SCENE
 };
