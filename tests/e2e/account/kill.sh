@@ -35,9 +35,11 @@ between "so that the card's peak stays below the budget" "$(peak dead)" $((308 *
 # 64 processes want the last pages at once: 40 of them fit.
 export ULLAGE_FAKE_TAG=last
 budget=$((64 * 4 * MIB + 40 * 2 * MIB))
+# shellcheck disable=SC2016 # expanded by the inner shell
 spawn "$ULLAGE" run -q -m "$budget" --name last -- bash -c '
     for i in {1..64}; do "$0" last "$1/go" "$1/done" >"$1/last.$i" 2>&1 & done
     wait' "$GUESTS/account_scene" "$T"
+# shellcheck disable=SC2317 # called through wait_for
 all_say() {
     [ "$(cat "$T"/last.* 2>/dev/null | grep -c "^$1")" = 64 ]
 }

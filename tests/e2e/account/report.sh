@@ -29,29 +29,29 @@ says "the format's version" "d['version']" 1
 says "name, and one device" "[(j['name'], len(j['devices'])) for j in d['jobs']]" '[["mine", 1]]'
 says "an id" "len(d['jobs'][0]['id']) > 4" true
 device="d['jobs'][0]['devices'][0]"
-says "the device's names" "[$device[k] for k in ('logical', 'physical', 'uuid')]" \
+says "the device's names" "[${device}[k] for k in ('logical', 'physical', 'uuid')]" \
     '[0, 0, "GPU-00000000-fa4e-4000-8000-000000000000"]'
-says "budget, held and peak" "[$device[k] for k in ('budget_bytes', 'held_bytes', 'peak_bytes')]" \
+says "budget, held and peak" "[${device}[k] for k in ('budget_bytes', 'held_bytes', 'peak_bytes')]" \
     "[$((512 * MIB)), 0, $held]"
 says "the average is none or below the peak" \
-    "$device['average_bytes'] is None or 0 < $device['average_bytes'] <= $held" true
+    "${device}['average_bytes'] is None or 0 < ${device}['average_bytes'] <= $held" true
 says "a suggestion that would have sufficed, in tenths" \
-    "$held + 1024*2**20 < $device['suggested_bytes'] < 2 * ($held + 1024*2**20)" true
-says "the classes" "sorted($device['by_class'])" '["array", "context", "data", "graph", "module", "pool"]'
-says "peaks by class" "[$device['peak_by_class'][k] for k in ('context', 'data', 'pool')]" \
+    "$held + 1024*2**20 < ${device}['suggested_bytes'] < 2 * ($held + 1024*2**20)" true
+says "the classes" "sorted(${device}['by_class'])" '["array", "context", "data", "graph", "module", "pool"]'
+says "peaks by class" "[${device}['peak_by_class'][k] for k in ('context', 'data', 'pool')]" \
     "[$shown, $((120 * MIB)), $((64 * MIB))]"
 says "the process" "[(p['command'], p['held_bytes'], p['peak_bytes']) for p in d['jobs'][0]['processes']]" \
     "[[\"account_scene\", 0, $held]]"
 refusal="d['jobs'][0]['refusals']"
 says "three refusals" "len($refusal)" 3
 says "what was wanted, held, and of which class" \
-    "[$refusal[0][k] for k in ('wanted_bytes', 'held_bytes', 'class', 'call')]" \
+    "[${refusal}[0][k] for k in ('wanted_bytes', 'held_bytes', 'class', 'call')]" \
     "[$GIB, $held, \"data\", \"cuMemAlloc\"]"
-says "by whom" "$refusal[0]['pid'] == d['jobs'][0]['processes'][0]['pid']" true
-says "the largest live allocations first" "[h['bytes'] for h in $refusal[0]['holders']]" \
+says "by whom" "${refusal}[0]['pid'] == d['jobs'][0]['processes'][0]['pid']" true
+says "the largest live allocations first" "[h['bytes'] for h in ${refusal}[0]['holders']]" \
     "[$((100 * MIB)), $shown, $((50 * MIB)), $((20 * MIB))]"
 says "a limit that would have sufficed" \
-    "$held + 2**30 <= $refusal[0]['sufficient_bytes'] <= $held + 2**30 + 2**30 // 10" true
+    "$held + 2**30 <= ${refusal}[0]['sufficient_bytes'] <= $held + 2**30 + 2**30 // 10" true
 says "advice in its order" "[any(w in a for w in ws) for a, ws in zip(d['jobs'][0]['advice'], \
 [['in force: memory=512MiB'], ['smaller batch'], ['16-bit'], ['data pipeline']])]" '[true, true, true, true]'
 says "none was survived" "d['jobs'][0]['refusals_survived']" 0
@@ -95,35 +95,36 @@ fi
 # --- preallocation ---
 run -m 50% --report "$R" -- "$ULLAGE" replay "$TRACES/gpt2_b16.csv.gz" --preallocate
 says "one early piece of over half the card: no suggestion" \
-    "[$device[k] for k in ('suggested_bytes', 'preallocated')]" '[null, true]'
+    "[${device}[k] for k in ('suggested_bytes', 'preallocated')]" '[null, true]'
 like "but advice" "$ERR" "preallocated; repeat with --growth"
 
 # --- who set what ---
 mkdir "$T/config/ullage"
 echo 'memory = 1GiB' >"$T/config/ullage/ullage.conf"
 run --report "$R" -- true
-says "a budget from the file" "$device['budget_bytes']" "$GIB"
+says "a budget from the file" "${device}['budget_bytes']" "$GIB"
 like "said so" "$(json "d['jobs'][0]['configuration'][0]" "$R")" "^memory=1GiB \($T/config/ullage/ullage.conf"
 ULLAGE_MEMORY=2GiB run --report "$R" -- true
-says "the environment is after the file" "$device['budget_bytes']" "$((2 * GIB))"
+says "the environment is after the file" "${device}['budget_bytes']" "$((2 * GIB))"
 like "said so" "$(json "d['jobs'][0]['configuration'][0]" "$R")" "^memory=2GiB \(.*ULLAGE_MEMORY"
 ULLAGE_MEMORY=2GiB run -m 3GiB --report "$R" -- true
-says "the call is last" "$device['budget_bytes']" "$((3 * GIB))"
+says "the call is last" "${device}['budget_bytes']" "$((3 * GIB))"
 like "said so" "$(json "d['jobs'][0]['configuration'][0]" "$R")" "^memory=3GiB \(-m on the command line\)"
 rm -r "$T/config/ullage"
 
 # --- ps ---
 spawn "$ULLAGE" run -m 60% --name first -- bash -c "$scene hold 200 & $scene hold 300 & wait"
 first=$PID
+# shellcheck disable=SC2317 # called through wait_for
 holding() {
     [ "$(grep -c holding "$T/$first.out")" = 2 ]
 }
 check "two processes hold memory" wait_for 10 holding
 job="[j for j in d['jobs'] if j['name'] == 'first'][0]"
-is "ps: held is what both hold" "$(ps_json "$job['devices'][0]['held_bytes']")" $((2 * shown + 500 * MIB))
+is "ps: held is what both hold" "$(ps_json "${job}['devices'][0]['held_bytes']")" $((2 * shown + 500 * MIB))
 is "ps: which is what the card says" "$(card "sum(p['used'] for p in d['cards'][0]['processes'])")" \
     $((2 * shown + 500 * MIB))
-is "ps: each process" "$(ps_json "sorted(p['held_bytes'] for p in $job['processes'])")" \
+is "ps: each process" "$(ps_json "sorted(p['held_bytes'] for p in ${job}['processes'])")" \
     "[$((shown + 200 * MIB)), $((shown + 300 * MIB))]"
 capture "$ULLAGE" ps
 like "ps: a table" "$OUT" "first.*689\.0 MiB"

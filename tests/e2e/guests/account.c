@@ -61,8 +61,8 @@ uint64_t held_by_nvml(int card)
             fail("no NVML");
         get_handle = (nvmlReturn_t(*)(unsigned int, nvmlDevice_t *))dlsym(
             library, "nvmlDeviceGetHandleByIndex_v2");
-        get_memory =
-            (nvmlReturn_t(*)(nvmlDevice_t, nvmlMemory_t *))dlsym(library, "nvmlDeviceGetMemoryInfo");
+        get_memory = (nvmlReturn_t(*)(nvmlDevice_t, nvmlMemory_t *))dlsym(
+            library, "nvmlDeviceGetMemoryInfo");
     }
     if (get_handle((unsigned int)card, &device) != NVML_SUCCESS ||
         get_memory(device, &memory) != NVML_SUCCESS)

@@ -27,12 +27,11 @@ void fail_at(const char *file, int line, const char *format, ...)
             fail("%s gave %d instead of %d", #call, result_, (int)(code));                         \
     } while (0)
 #define OK(call) GIVES(CUDA_SUCCESS, call)
-#define SAME(a, b)                                                                                 \
-    do {                                                                                           \
-        uint64_t a_ = (uint64_t)(a), b_ = (uint64_t)(b);                                           \
-        if (a_ != b_)                                                                              \
-            fail("%s is %llu, %s is %llu", #a, (unsigned long long)a_, #b,                         \
-                 (unsigned long long)b_);                                                          \
+#define SAME(a, b)                                                                                  \
+    do {                                                                                            \
+        uint64_t a_ = (uint64_t)(a), b_ = (uint64_t)(b);                                            \
+        if (a_ != b_)                                                                               \
+            fail("%s is %llu, %s is %llu", #a, (unsigned long long)a_, #b, (unsigned long long)b_); \
     } while (0)
 
 /* --- random numbers that a seed repeats ----------------------------------------------------------- */
@@ -49,7 +48,7 @@ uint64_t held_by_nvml(int card);
 uint64_t card_own(int card);
 uint64_t card_job(int card);
 uint64_t card_job_peak(int card); /* with the hidden part: the card's own figure */
-bool card_has_dead(void); /* processes whose memory it has not freed yet */
+bool card_has_dead(void);         /* processes whose memory it has not freed yet */
 /* Waits up to 3 s for both to agree, since what only NVML shows is charged a little later. */
 bool agrees_soon(uint64_t (*ours)(void), uint64_t (*cards)(int), uint64_t extra);
 

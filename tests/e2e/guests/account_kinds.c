@@ -20,7 +20,7 @@ struct thing {
     enum kind kind;
     uint64_t value, size;
     uint64_t managed;
-    int context;  /* that it ends with; -1: none */
+    int context; /* that it ends with; -1: none */
     CUgraph graph;
     CUdeviceptr escaped; /* memory that a graph allocated and did not free */
 };
@@ -33,12 +33,12 @@ static CUmemoryPool pools[POOLS], default_pool;
 static uint64_t managed;
 static const char *last = "the start";
 static bool doubt; /* what is left of destroyed pools and the places of small arrays are measured */
-static bool lags; /* something happened whose memory only NVML shows */
+static bool lags;  /* something happened whose memory only NVML shows */
 
 static uint64_t some_size(void)
 {
-    static const uint64_t sizes[] = {1, 512, 70000, 1 << 20, (1 << 20) + 1, 2 << 20, (2 << 20) + 1,
-                                     5 << 20, 33 << 20};
+    static const uint64_t sizes[] = {1,       512,           70000,   1 << 20, (1 << 20) + 1,
+                                     2 << 20, (2 << 20) + 1, 5 << 20, 33 << 20};
     uint64_t size = sizes[any(sizeof sizes / sizeof *sizes)];
     return any(3) ? size : 1 + any(size);
 }
@@ -197,8 +197,10 @@ static void take_array(void)
         OK(cuMipmappedArrayCreate(&array, &desc, 1 + (unsigned int)any(4)));
         thing = add(MIPMAP, (uint64_t)(uintptr_t)array, 0);
     } else if (any(2) && desc.Depth == 0) {
-        CUDA_ARRAY_DESCRIPTOR flat = {.Width = desc.Width, .Height = desc.Height,
-                                      .Format = desc.Format, .NumChannels = desc.NumChannels};
+        CUDA_ARRAY_DESCRIPTOR flat = {.Width = desc.Width,
+                                      .Height = desc.Height,
+                                      .Format = desc.Format,
+                                      .NumChannels = desc.NumChannels};
         CUarray array;
         OK(cuArrayCreate(&array, &flat));
         thing = add(ARRAY, (uint64_t)(uintptr_t)array, 0);
@@ -298,9 +300,9 @@ static void release_address(CUdeviceptr address, bool async)
 static void give_back(int i)
 {
     struct thing thing = things[i];
-    static const char *const names[] = {"free of linear", "free of managed", "free of async",
-                                        "release of a handle", "unmap", "end of an array",
-                                        "end of a mipmap", "end of a graph"};
+    static const char *const names[] = {"free of linear",      "free of managed", "free of async",
+                                        "release of a handle", "unmap",           "end of an array",
+                                        "end of a mipmap",     "end of a graph"};
     last = names[thing.kind];
     things[i] = things[--count];
     switch (thing.kind) {
@@ -466,18 +468,43 @@ static void do_wrong(void)
 static void step(void)
 {
     switch (any(16)) {
-    case 0: case 1: take_linear(); break;
-    case 2: take_managed(); break;
-    case 3: case 4: take_async(); break;
-    case 5: take_handle(); break;
-    case 6: map_handle(); break;
-    case 7: take_array(); break;
-    case 8: any(2) ? take_graph() : retain_handle(); break;
-    case 9: change_pools(); break;
-    case 10: any(3) ? synchronize() : touch_managed(); break;
-    case 11: any(8) ? retain_primary() : change_contexts(); break;
-    case 12: any(8) ? do_wrong() : change_what_only_nvml_shows(); break;
-    default: give_back_some();
+    case 0:
+    case 1:
+        take_linear();
+        break;
+    case 2:
+        take_managed();
+        break;
+    case 3:
+    case 4:
+        take_async();
+        break;
+    case 5:
+        take_handle();
+        break;
+    case 6:
+        map_handle();
+        break;
+    case 7:
+        take_array();
+        break;
+    case 8:
+        any(2) ? take_graph() : retain_handle();
+        break;
+    case 9:
+        change_pools();
+        break;
+    case 10:
+        any(3) ? synchronize() : touch_managed();
+        break;
+    case 11:
+        any(8) ? retain_primary() : change_contexts();
+        break;
+    case 12:
+        any(8) ? do_wrong() : change_what_only_nvml_shows();
+        break;
+    default:
+        give_back_some();
     }
     while (count > MAX / 8)
         give_back_some();

@@ -101,8 +101,8 @@ static void virtual_memory(void)
 
 static void arrays(void)
 {
-    CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_FLOAT,
-                                  .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     CUDA_ARRAY3D_DESCRIPTOR desc;
     CUarray a, b;
     CUmipmappedArray m;

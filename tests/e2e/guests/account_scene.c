@@ -76,8 +76,8 @@ static void every_call(uint64_t bytes, CUresult code, bool by_size)
     CUdeviceptr p;
     CUmemAllocationProp prop = memory_of(CU_MEM_LOCATION_TYPE_DEVICE, 0);
     CUmemGenericAllocationHandle handle;
-    CUDA_ARRAY_DESCRIPTOR flat = {.Width = 65536, .Height = bytes / 65536 / 16,
-                                  .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 65536, .Height = bytes / 65536 / 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
     CUDA_ARRAY3D_DESCRIPTOR desc;
     CUarray array;
     CUmipmappedArray mipmap;
@@ -124,7 +124,8 @@ static void scene_over(void)
     CUmemGenericAllocationHandle all = fill_up(0);
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuCtxCreate(&own, NULL, 0, 0));
     clock_gettime(CLOCK_MONOTONIC, &end);
-    double seconds = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+    double seconds =
+        (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
     if (seconds > 2)
         fail("17 refusals took %.1f s", seconds);
     OK(cuMemRelease(all));
@@ -578,8 +579,8 @@ static void scene_estimated(void)
     CUdeviceptr p, q;
     CUcontext own;
     CUarray array;
-    CUDA_ARRAY_DESCRIPTOR flat = {.Width = 100, .Height = 100, .Format = CU_AD_FORMAT_FLOAT,
-                                  .NumChannels = 1};
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 100, .Height = 100, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
     start();
     uint64_t ours = held(), cards = card_own(0);
     OK(cuMemAlloc(&p, 50 * MIB));
@@ -673,10 +674,10 @@ static const struct {
 } scenes[] = {
 #define SCENE(name) {#name, scene_##name},
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
-    SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
-    SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool)
-    SCENE(module_gone) SCENE(primary_race) SCENE(capture) SCENE(replay)
-    SCENE(two_graphs) SCENE(estimated) SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
+        SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
+            SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool) SCENE(module_gone)
+                SCENE(primary_race) SCENE(capture) SCENE(replay) SCENE(two_graphs) SCENE(estimated)
+                    SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
 #undef SCENE
 };
 

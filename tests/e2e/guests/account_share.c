@@ -40,8 +40,8 @@ static void send_descriptor(int socket, int fd)
 {
     char byte = 0, control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control,
-                             .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -56,8 +56,8 @@ static int receive_descriptor(int socket)
     int fd = -1;
     char byte, control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = control,
-                             .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     if (recvmsg(socket, &message, 0) != 1 || !CMSG_FIRSTHDR(&message))
         fail("no descriptor received");
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
@@ -109,8 +109,8 @@ static void act(int socket, struct order *order)
         map(place);
         break;
     case 'E':
-        OK(cuMemExportToShareableHandle(&fd, place->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                        0));
+        OK(cuMemExportToShareableHandle(&fd, place->handle,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
         send_descriptor(socket, fd);
         close(fd);
         break;
@@ -416,8 +416,8 @@ static void step(struct memory *memories)
         }
         engage(actor, 0);
     } else if (!memory->used) {
-        *memory = (struct memory){.used = true, .owned = true, .owner = actor,
-                                  .by_descriptor = any(2)};
+        *memory =
+            (struct memory){.used = true, .owned = true, .owner = actor, .by_descriptor = any(2)};
         make(actor, slot, bytes, memory->by_descriptor);
     } else if (memory->open[actor]) {
         end(actor, slot, true, memory->by_descriptor);
