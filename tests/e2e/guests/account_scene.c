@@ -419,6 +419,45 @@ static void scene_module_gone(void)
     OK(cuMemRelease(all));
 }
 
+/* What lives in a context ends with it, and nothing else does. */
+static void scene_own_context(void)
+{
+    CUcontext own, primary;
+    CUdeviceptr p, pool, handle_at;
+    CUarray array;
+    CUmipmappedArray mipmap;
+    CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUDA_ARRAY3D_DESCRIPTOR desc = {
+        .Width = 100, .Height = 100, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUmemAllocationProp prop = memory_of(CU_MEM_LOCATION_TYPE_DEVICE, 0);
+    CUmemGenericAllocationHandle handle;
+    primary = start();
+    for (int i = 0; i < 3; i++) {
+        OK(cuCtxCreate(&own, NULL, 0, 0));
+        SAME(held(), 2 * shown);
+        OK(cuMemAlloc(&p, 30 * MIB));
+        OK(cuMemAlloc(&p, 1));
+        OK(cuArrayCreate(&array, &flat));
+        OK(cuMipmappedArrayCreate(&mipmap, &desc, 3));
+        OK(cuMemAllocAsync(&pool, 20 * MIB, NULL));
+        OK(cuMemCreate(&handle, PAGE, &prop, 0));
+        OK(cuMemAddressReserve(&handle_at, PAGE, 0, 0, 0));
+        OK(cuMemMap(handle_at, PAGE, 0, handle, 0));
+        OK(cuCtxDestroy(own));
+        OK(cuCtxSetCurrent(primary));
+        SAME(held(), shown + 32 * MIB + PAGE); /* pools and handles live on */
+        SAME(held(), card_own(0));
+        GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p));
+        OK(cuMemFree(pool));
+        OK(cuMemRelease(handle));
+        OK(cuMemUnmap(handle_at, PAGE));
+        OK(cuCtxSynchronize());
+        SAME(held(), shown);
+        SAME(held(), card_own(0));
+    }
+}
+
 static void *retain_primary(void *result)
 {
     CUcontext made;
@@ -513,10 +552,12 @@ static void scene_replay(void)
     CUdeviceptr p, q;
     start();
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUmemGenericAllocationHandle all = fill_up(4 * MIB);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuMemAllocAsync(&p, 100 * MIB, stream));
+    OK(cuMemAllocAsync(&p, 100 * MIB, stream)); /* takes nothing yet */
     OK(cuMemFreeAsync(p, stream));
     OK(cuStreamEndCapture(stream, &graph));
+    OK(cuMemRelease(all));
     OK(cuGraphInstantiate(&exec, graph, 0));
     if (!agrees_soon(held, card_own, 0))
         fail("a stream");
@@ -676,8 +717,8 @@ static const struct {
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
         SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
             SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool) SCENE(module_gone)
-                SCENE(primary_race) SCENE(capture) SCENE(replay) SCENE(two_graphs) SCENE(estimated)
-                    SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
+                SCENE(primary_race) SCENE(own_context) SCENE(capture) SCENE(replay) SCENE(two_graphs)
+                    SCENE(estimated) SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
 #undef SCENE
 };
 
