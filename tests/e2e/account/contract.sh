@@ -33,6 +33,7 @@ scene "another process's pool has shrunk at a synchronize" -m 400MiB -- other_po
 scene "a destroyed pool's memory is charged until it is gone" -m 400MiB -- destroyed_pool
 scene "streams that are gone are seen before a refusal" -m 400MiB -- module_gone
 scene "what lives in a context ends with it, and nothing else" -m 50% -- own_context
+scene "small arrays are charged for the worst until measured" -m 50% -- small_arrays
 scene "captures are broken by nothing of ours" -m 50% -- capture
 scene "captured memory is charged at the launch; replay takes no more" -m 400MiB -- replay
 scene "graphs that run at the same time" -m 400MiB -- two_graphs

@@ -458,6 +458,37 @@ static void scene_own_context(void)
     }
 }
 
+/* Where small arrays lie is not told: they are charged for the worst until it is measured. */
+static void scene_small_arrays(void)
+{
+    enum { ARRAYS = 60 };
+    CUarray arrays[ARRAYS] = {NULL};
+    start();
+    seed_with(7);
+    for (int i = 0; i < 600; i++) {
+        CUarray *array = &arrays[any(ARRAYS)];
+        CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1 + any(450),
+                                      .Height = 1 + any(450),
+                                      .Format = CU_AD_FORMAT_FLOAT,
+                                      .NumChannels = 1};
+        if (*array) {
+            OK(cuArrayDestroy(*array));
+            *array = NULL;
+        } else {
+            OK(cuArrayCreate(array, &flat));
+        }
+        if (held() < card_own(0))
+            fail("step %d: %llu are charged, the card has %llu", i, (unsigned long long)held(),
+                 (unsigned long long)card_own(0));
+    }
+    if (!agrees_soon(held, card_own, 0))
+        fail("small arrays");
+    for (int i = 0; i < ARRAYS; i++)
+        if (arrays[i])
+            OK(cuArrayDestroy(arrays[i]));
+    SAME(held(), shown);
+}
+
 static void *retain_primary(void *result)
 {
     CUcontext made;
@@ -717,8 +748,9 @@ static const struct {
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
         SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
             SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool) SCENE(module_gone)
-                SCENE(primary_race) SCENE(own_context) SCENE(capture) SCENE(replay) SCENE(two_graphs)
-                    SCENE(estimated) SCENE(last) SCENE(hold) SCENE(until) SCENE(refused)
+                SCENE(primary_race) SCENE(own_context) SCENE(small_arrays) SCENE(capture)
+                    SCENE(replay) SCENE(two_graphs) SCENE(estimated) SCENE(last) SCENE(hold)
+                        SCENE(until) SCENE(refused)
 #undef SCENE
 };
 
