@@ -151,16 +151,30 @@ static void describe_job(struct run *run)
 }
 
 struct other_budgets {
-    const struct run *run;
+    struct run *run;
     uint64_t sum[ULL_MAX_DEVICES];
     int jobs[ULL_MAX_DEVICES];
 };
 
+static void sweep(struct run *run, struct ull__ledger *ledger)
+{
+    if (run->machine.has_nvml)
+        ull__ledger_sweep(ledger, ull__nvml_listed, &run->machine.nvml);
+    else
+        ull__ledger_sweep(ledger, NULL, NULL);
+}
+
+/* Also removes what is left of a job that died together with its `ullage run`. */
 static void add_other_job(struct ull__ledger *ledger, void *data)
 {
     struct other_budgets *others = data;
     const struct ull__job_spec *spec = ull__ledger_spec(ledger);
     struct ull__job_view view;
+    if (strcmp(ull__ledger_path(ledger), ull__ledger_path(others->run->ledger)) == 0)
+        return;
+    sweep(others->run, ledger);
+    if (ull__ledger_remove_if_dead(ledger))
+        return;
     ull__ledger_job(ledger, &view);
     /* A job inside another one is already counted there. */
     if (spec->parent[0] ||
@@ -180,9 +194,9 @@ static void add_other_job(struct ull__ledger *ledger, void *data)
 static void note_overcommitment(struct run *run)
 {
     struct other_budgets others = {.run = run};
+    ull__ledger_each(add_other_job, &others);
     if (run->options.quiet || run->job.parent[0])
         return;
-    ull__ledger_each(add_other_job, &others);
     for (int d = 0; d < run->job.device_count; d++) {
         const struct ull__device_spec *device = &run->job.devices[d];
         uint64_t sum = others.sum[d] + device->budget_bytes;
@@ -227,21 +241,13 @@ static int prepare(struct run *run)
 
 /* --- while the command runs --------------------------------------------------------------------- */
 
-static void sweep(struct run *run)
-{
-    if (run->machine.has_nvml)
-        ull__ledger_sweep(run->ledger, ull__nvml_listed, &run->machine.nvml);
-    else
-        ull__ledger_sweep(run->ledger, NULL, NULL);
-}
-
 static void tick(void *data)
 {
     struct run *run = data;
     ull__ledger_sample(run->ledger);
     history_update(&run->history, run->ledger);
     if (++run->ticks % SWEEP_EVERY == 0)
-        sweep(run);
+        sweep(run, run->ledger);
 }
 
 /* --- after the end ------------------------------------------------------------------------------ */
@@ -262,7 +268,7 @@ static void drain(struct run *run)
     for (int ms = 0; ms < DRAIN_WAIT_MS; ms += 5) {
         struct ull__job_view view;
         history_update(&run->history, run->ledger);
-        sweep(run);
+        sweep(run, run->ledger);
         ull__ledger_job(run->ledger, &view);
         if (view.process_count == 0 || !everyone_is_dead(run))
             return;
