@@ -99,7 +99,8 @@ static uint64_t array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int le
 
 /*
  * Changes what small arrays fill, and returns by how much their charge changed. One that comes takes a
- * page, and those that go leave theirs, unless the figure says otherwise or none is left.
+ * page, and those that go leave theirs until the figure says otherwise. Even of the last: what the figure
+ * showed of streams or code may have been taken for slack.
  */
 static int64_t refill(int ordinal, const struct ull__gpu *gpu, int64_t delta)
 {
@@ -109,7 +110,7 @@ static int64_t refill(int ordinal, const struct ull__gpu *gpu, int64_t delta)
     small.bytes[ordinal] += (uint64_t)delta;
     small.filled[ordinal] = round_up(small.bytes[ordinal], gpu->page);
     uint64_t after = delta > 0 ? before + gpu->page : before;
-    if (!measured || small.bytes[ordinal] == 0 || after < small.filled[ordinal])
+    if (!measured || after < small.filled[ordinal])
         after = small.filled[ordinal];
     small.slack[ordinal] = after - small.filled[ordinal];
     pthread_mutex_unlock(&small.lock);
