@@ -51,29 +51,35 @@ static int by_uuid(const char *text, size_t length)
     return found;
 }
 
+static bool is_uuid(const char *text)
+{
+    return strncmp(text, "GPU-", 4) == 0 || strncmp(text, "MIG-", 4) == 0;
+}
+
+/* As driver 580.159 read it: whatever strtol makes of an entry, cut to 32 bits; junk behind is fine. */
+static int by_index(const char *text, const int *cards, int count)
+{
+    char *after = NULL;
+    int index = (int)(unsigned int)strtol(text, &after, 10);
+    return after != text && index >= 0 && index < count ? cards[index] : -1;
+}
+
 /*
- * A list up to its first invalid entry. An index or UUID that appears twice makes the list worthless:
- * no device at all.
+ * A list up to its first invalid entry; the first one decides whether it is of indexes or of UUIDs.
+ * A device that appears twice makes the list worthless: no device at all. The unit test of the
+ * command line, tests/unit/apps/test_devices.c, has the table of what the driver answered.
  */
 static void read_visible(const char *text)
 {
     int cards[FAKE_MAX_CARDS];
     int count = enumerate(cards);
+    bool uuids = is_uuid(text);
     visible_count = 0;
-    while (*text) {
-        text += strspn(text, " \t");
+    while (*text && is_uuid(text) == uuids) {
         size_t length = strcspn(text, ",");
         while (length > 0 && isspace((unsigned char)text[length - 1]))
             length--;
-        int card = -1;
-        if (strncasecmp(text, "GPU-", 4) == 0 || strncasecmp(text, "MIG-", 4) == 0) {
-            card = by_uuid(text, length);
-        } else if (isdigit((unsigned char)*text)) {
-            char *after = NULL;
-            long index = strtol(text, &after, 10);
-            if (after == text + length && index < count)
-                card = cards[index];
-        }
+        int card = !uuids ? by_index(text, cards, count) : length > 4 ? by_uuid(text, length) : -1;
         if (card < 0)
             break;
         for (int i = 0; i < visible_count; i++)

@@ -323,7 +323,7 @@ static void visible_devices(void)
     sees("0,7,1", "0");
     sees("-1,0", "error 100");
     sees("GPU-00000002-fa4e-4000-8000-000000000002", "error 100");
-    sees("GPU-00000000-fa4e-4000-8000-000000000002,0", "20");
+    sees("GPU-00000000-fa4e-4000-8000-000000000002,0", "2"); /* one kind in a list */
     sees("GPU-00000000-fa4e", "error 100"); /* fits all three */
     sees("1,GPU-nonsense,0", "1");
     setenv("ULLAGE_FAKE_FASTEST", "2,1,0", 1);
