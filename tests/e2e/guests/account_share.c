@@ -103,6 +103,9 @@ static void act(int socket, struct order *order)
     case 'f':
         OK(cuMemFree(place->address));
         break;
+    case 'r': /* a refusal: before it, the dead are looked for */
+        GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&place->address, 100 * 1024 * MIB));
+        break;
     case 'A': /* the same with handles and descriptors */
         place->bytes = order->bytes;
         OK(cuMemCreate(&place->handle, order->bytes, &prop, 0));
@@ -369,6 +372,52 @@ static void scene_packed(void)
     AGREE();
 }
 
+/* The owner is killed, and the importer closes before the card has let go of the dead. */
+static void scene_at_once(void)
+{
+    for (int way = 0; way < 2; way++) {
+        engage(0, 0);
+        engage(1, 0);
+        make(0, 0, 40 * MIB, way);
+        share(0, 1, 0, 40 * MIB, way);
+        AGREE();
+        kill(actors[0].pid, SIGKILL);
+        waitpid(actors[0].pid, NULL, 0);
+        tell(1, (struct order){.what = 'r'});
+        AGREE();
+        end(1, 0, true, way);
+        for (int i = 0; i < 100; i++) {
+            AGREE();
+            usleep(2000);
+        }
+        actors[0] = (struct actor){0, 0};
+        dismiss(1, 0);
+    }
+}
+
+/* A descriptor comes back to the process that made it: its memory ends with the second handle. */
+static void scene_back(void)
+{
+    engage(0, 0);
+    make(0, 0, 40 * MIB, true);
+    struct order order = {.what = 'E', .slot = 0, .bytes = 40 * MIB};
+    tell(0, order);
+    int fd = receive_descriptor(actors[0].socket);
+    hear(actors[0].socket, &order, sizeof order);
+    order.what = 'O';
+    order.slot = 1;
+    tell(0, order);
+    send_descriptor(actors[0].socket, fd);
+    close(fd);
+    hear(actors[0].socket, &order, sizeof order);
+    AGREE();
+    end(0, 0, false, true);
+    AGREE();
+    end(0, 1, true, true);
+    AGREE();
+    dismiss(0, 0);
+}
+
 /* The importer's device is another one than the memory's. */
 static void scene_two_cards(void)
 {
@@ -462,6 +511,10 @@ int main(int argc, char **argv)
         scene_twice();
     else if (strcmp(scene, "packed") == 0)
         scene_packed();
+    else if (strcmp(scene, "at_once") == 0)
+        scene_at_once();
+    else if (strcmp(scene, "back") == 0)
+        scene_back();
     else if (strcmp(scene, "two_cards") == 0)
         scene_two_cards();
     else
