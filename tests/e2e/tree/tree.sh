@@ -110,6 +110,20 @@ alloc 0
 alloc 0"
 done
 
+# When the driver failed in the parent, it may work in the child: which is then a member by itself.
+for how in fork raw; do
+    rm -f "$T/there" "$T/child.end"
+    spawn env ULLAGE_FAKE_FAIL=cuInit:1=999 "$ULLAGE" run -q -m 1GiB -- "$GUEST" init "$how" ctx alloc 600MiB \
+        alloc 600MiB pid touch "$T/there" wait "$T/child.end" end
+    wait_for 10 test -e "$T/there"
+    holders=$(ps_json '[p["pid"] for j in d["jobs"] for p in j["processes"] if p["held_bytes"] > 600 << 20]')
+    is "$how after a cuInit that failed: the child has a place of its own" \
+        "$(grep -E '^(init|alloc)' "$T/$PID.out" | xargs) $holders" \
+        "init 999 init 0 alloc 0 alloc 2 [$(sed -n 's/^pid //p' "$T/$PID.out")]"
+    touch "$T/child.end"
+    wait_for 10 gone "$PID"
+done
+
 run -q -m 1GiB -- "$GUEST" ctx alloc 800MiB exec sleep 600 ctx alloc 800MiB alloc 150MiB
 is 'exec in an initialized process gives back what it held' "$(grep alloc <<<"$OUT")" \
     $'alloc 0\nalloc 0\nalloc 2'
