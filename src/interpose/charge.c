@@ -124,6 +124,7 @@ void ull__settle(struct ull__charge *charge, uint64_t taken)
         ull__member_release(member(), device, charge->class, charge->bytes - taken);
     else if (taken > charge->bytes)
         ull__member_charge(member(), device, charge->class, taken - charge->bytes);
+    ull__member_settled_to(member(), device, charge->class);
     if (is_request(charge->class))
         ull__member_granted(member(), device, taken);
     ull__turn(ULL_TURN_END);

@@ -10,7 +10,10 @@
  */
 #include "interpose.h"
 
-enum { ARRAY_ALIGNMENT = 65536 };
+enum {
+    ARRAY_ALIGNMENT = 65536,
+    MEASURE_PAGES = 8, /* in doubt before NVML is asked, which costs some 50 microseconds */
+};
 
 static struct {
     pthread_mutex_t lock;
@@ -171,6 +174,9 @@ static CUresult end(struct ull__charge *charge, uint64_t bytes, CUresult result,
     ull__block_add(&block);
     int64_t taken = packed ? refill(ordinal, charge->gpu, (int64_t)bytes) : 0;
     ull__settle(charge, packed ? (uint64_t)taken : charge->bytes);
+    /* Many small ones stand in the books for many times what they take until somebody looks. */
+    if (packed && ull__arrays_slack(charge->gpu) >= MEASURE_PAGES * charge->gpu->page)
+        ull__measure_rest();
     return result;
 }
 

@@ -18,6 +18,8 @@ static void pretend(const struct ull__gpu *gpu, size_t *free, size_t *total)
         return;
     ull__reserves_refresh(gpu, false);
     ull__member_card(atomic_load(&ull__state.member), gpu->device, &card, &room);
+    if (card >= *total)
+        return; /* no budget but the card itself: the driver knows best what is free */
     *total = smaller(*total, card);
     *free = smaller(smaller(*free, room), *total);
 }

@@ -5,8 +5,10 @@
  * and no mapping (or multicast binding) of it is left. The driver may give its number to a new handle
  * before that, so an object is counted here for each, and mappings point to objects, not numbers.
  *
- * Not followed: tiles of sparse arrays (cuMemMapArrayAsync) keep a handle's memory after its release;
- * such bytes then show as class module, from NVML's figure.
+ * Not followed: a descriptor that this process exported and imports back itself, since nothing tells
+ * that it is the same memory (its number may be another file's by then); and tiles of sparse arrays
+ * (cuMemMapArrayAsync), which keep a handle's memory after its release. Such bytes then show as class
+ * module, from NVML's figure.
  */
 #include <string.h>
 

@@ -154,6 +154,7 @@ void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst)
     reserve->ended += worst;
     pthread_mutex_unlock(&reserve->lock);
     ull__reserve_refresh(reserve);
+    ull__member_settled_to(atomic_load(&ull__state.member), reserve->gpu->device, class_of(reserve));
     ull__turn(ULL_TURN_END);
 }
 

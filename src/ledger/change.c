@@ -79,21 +79,20 @@ static void write_books(struct ull__slot_device *books, const struct ull__intent
 }
 
 /* Sums over processes are left to the supervisor's samples: they cost a look at every slot. */
-static void update_peaks(struct ull__ledger_file *file, const struct ull__change *change,
-                         uint64_t total)
+void ull__change_peaks(struct ull__ledger_file *file, int slot, int device, enum ull__class class)
 {
-    struct ull__slot_device *books = &file->slots[change->slot].devices[change->device];
-    struct ull__account_device *account = &file->accounts[change->account].devices[change->device];
-    if (change->total_delta <= 0)
-        return;
-    raise_to(&account->peak, total);
+    struct ull__slot_device *books = &file->slots[slot].devices[device];
+    struct ull__account_device *account =
+        &file->accounts[atomic_load_explicit(&file->slots[slot].account, memory_order_relaxed)]
+             .devices[device];
+    raise_to(&account->peak, atomic_load_explicit(&account->cell.total, memory_order_relaxed));
     uint64_t held = 0;
     for (int c = 0; c < ULL_CLASSES; c++)
         held += atomic_load_explicit(&books->held[c], memory_order_relaxed);
-    uint64_t of_class = atomic_load_explicit(&books->held[change->class], memory_order_relaxed);
+    uint64_t of_class = atomic_load_explicit(&books->held[class], memory_order_relaxed);
     raise_to(&books->peak, held);
-    raise_to(&books->peak_by_class[change->class], of_class);
-    raise_to(&account->peak_by_class[change->class], of_class);
+    raise_to(&books->peak_by_class[class], of_class);
+    raise_to(&account->peak_by_class[class], of_class);
 }
 
 ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__change *change)
@@ -134,7 +133,9 @@ ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__ch
     if (intent->share)
         ull__share_free(file, change->slot, intent->share - 1);
     atomic_store_explicit(&intent->sequence, 0, memory_order_release);
-    update_peaks(file, change, next.total);
+    /* A checked change is a reservation for the worst case: what becomes of it is not known yet. */
+    if (change->total_delta > 0 && !change->check)
+        ull__change_peaks(file, change->slot, change->device, change->class);
     return ULL_OK;
 }
 

@@ -170,6 +170,8 @@ struct ull__change {
  * owner's death.
  */
 ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__change *change);
+/* Peaks are raised to what is held now; see ull__member_settled_to. */
+void ull__change_peaks(struct ull__ledger_file *file, int slot, int device, enum ull__class class);
 /* Decides a change that was cut off, and completes the slot's books accordingly. Idempotent. */
 void ull__change_recover(struct ull__ledger_file *file, int slot, int device);
 
@@ -178,10 +180,11 @@ void ull__change_recover(struct ull__ledger_file *file, int slot, int device);
 /* Ends an entry if it is (still) this slot's. */
 void ull__share_free(struct ull__ledger_file *file, int slot, uint32_t entry);
 /*
- * Passes on what can be passed of a dead process's named and inherited memory; the rest stays with
- * it. False if the table was busy for long: nothing was done, to be called again.
+ * Where the driver has freed what a dead process had open (a bit per device): passes on what can be passed of its named
+ * and inherited memory; the rest stays with it. Before that only links left half-way are settled.
+ * False if the table was busy for long: nothing was done, to be called again.
  */
-bool ull__share_owner_died(struct ull__ledger_file *file, int slot);
+bool ull__share_owner_died(struct ull__ledger_file *file, int slot, uint32_t freed);
 /* Bytes of the dead slot that others hold now, and bytes that it holds as an heir. */
 uint64_t ull__share_passed(struct ull__ledger_file *file, int slot, int device,
                            enum ull__class class);

@@ -145,6 +145,15 @@ void ull__member_release(struct ull__member *member, int device, enum ull__class
         change_link(member, k, device, class, -(int64_t)bytes, false);
 }
 
+void ull__member_settled_to(struct ull__member *member, int device, enum ull__class class)
+{
+    for (int k = 0; k < member->link_count; k++) {
+        const struct ull__link *link = &member->links[k];
+        if (link->device_of[device] >= 0)
+            ull__change_peaks(link->ledger->file, link->slot, link->device_of[device], class);
+    }
+}
+
 uint64_t ull__member_held(struct ull__member *member, int device, enum ull__class class)
 {
     const struct ull__link *link = &member->links[0];

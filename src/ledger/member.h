@@ -42,6 +42,12 @@ ull_status ull__member_reserve(struct ull__member *member, int device, enum ull_
 void ull__member_charge(struct ull__member *member, int device, enum ull__class class,
                         uint64_t bytes);
 
+/*
+ * A reservation has become what was really taken: from now on it counts for the peaks, which know
+ * nothing of worst cases.
+ */
+void ull__member_settled_to(struct ull__member *member, int device, enum ull__class class);
+
 /* Gives bytes back; at most what this process holds of the class. */
 void ull__member_release(struct ull__member *member, int device, enum ull__class class,
                          uint64_t bytes);

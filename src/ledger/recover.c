@@ -3,9 +3,9 @@
  *
  * The kernel frees the slot's mutex when the parked thread dies, by whatever death. Whoever takes it
  * next marks the slot as draining, decides the change that was under way once no thread of the dead
- * process can be making it any more (`changing`), and passes named memory to those who have it open.
- * The bytes stay charged until the driver has freed them: on an H200 that was 70 to 105 ms after a
- * SIGKILL, and the driver stopped listing the process at the same moment.
+ * process can be making it any more (`changing`). The bytes stay charged until the driver has freed
+ * them: on an H200 that was 70 to 105 ms after a SIGKILL, and the driver stopped listing the process
+ * at the same moment. Named memory passes then to those who still have it open.
  *
  * A recovery may itself be cut off at any instruction. Every step can be done again, and every sweep
  * does all of them again for a slot that it finds draining: the one before may have been cut off.
@@ -169,18 +169,17 @@ static void drain(struct ull__ledger_file *file, int number, ull__listed_fn *lis
 {
     for (int d = 0; d < file->spec.device_count; d++)
         ull__change_recover(file, number, d);
-    if (!ull__share_owner_died(file, number))
+    uint32_t freed = 0;
+    for (int d = 0; d < file->spec.device_count; d++)
+        if (held_on(file, number, d) == 0 || freed_by_driver(file, number, d, listed, data))
+            freed |= 1u << d;
+    /* Until then the dead process has its memory open too, whatever its heirs do. */
+    if (!ull__share_owner_died(file, number, freed))
         return;
-    bool empty = true;
-    for (int d = 0; d < file->spec.device_count; d++) {
-        if (held_on(file, number, d) == 0)
-            continue;
-        if (freed_by_driver(file, number, d, listed, data))
+    for (int d = 0; d < file->spec.device_count; d++)
+        if (freed >> d & 1)
             give_back(file, number, d);
-        else
-            empty = false;
-    }
-    if (empty)
+    if (freed == (1u << file->spec.device_count) - 1)
         end_slot(file, number);
 }
 

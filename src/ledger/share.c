@@ -209,7 +209,7 @@ static bool is_held(struct ull__ledger_file *file, int slot, const struct ull__s
     return held >= passed && held - passed >= share->bytes;
 }
 
-bool ull__share_owner_died(struct ull__ledger_file *file, int slot)
+bool ull__share_owner_died(struct ull__ledger_file *file, int slot, uint32_t freed)
 {
     if (!ull__robust_lock_soon(&file->shares_lock))
         return false;
@@ -218,11 +218,12 @@ bool ull__share_owner_died(struct ull__ledger_file *file, int slot)
         uint64_t word = word_of(file, i);
         if (WORD_SLOT(word) != slot)
             continue;
-        if (WORD_KIND(word) == SHARE_EXPORT && is_held(file, slot, &file->shares[i])) {
+        bool may_pass = freed >> file->shares[i].device & 1;
+        if (may_pass && WORD_KIND(word) == SHARE_EXPORT && is_held(file, slot, &file->shares[i])) {
             int heir = find_heir(file, i);
             if (heir >= 0)
                 pass_on(file, i, (uint32_t)heir);
-        } else if (inherits(file, word)) {
+        } else if (may_pass && inherits(file, word)) {
             leave_to_another(file, i);
         } else if (has_passed(word)) {
             settle_all(file, i);

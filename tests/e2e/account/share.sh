@@ -6,7 +6,7 @@
 export ULLAGE_FAKE_CONTEXT=20MiB
 run -q -- "$GUESTS/account_scene" host # learns the context's size
 
-for scene in names descriptors twice packed; do
+for scene in names descriptors twice packed at_once; do
     export ULLAGE_FAKE_TAG=$scene
     run -q -m 75% -- "$GUESTS/account_share" "$scene"
     is "$scene" "$CODE $ERR" "0 "
@@ -18,7 +18,7 @@ for i in 1 2 3; do
     is "at random, seed $((seed + i))" "$CODE $ERR" "0 "
 done
 # Known to be wrong (README.md); a scene that passes moves up.
-for scene in at_once back; do
+for scene in back; do
     export ULLAGE_FAKE_TAG=$scene
     run -q -m 75% -- "$GUESTS/account_share" "$scene"
     if [ "$CODE" = 0 ]; then ok "$scene"; else skip "$scene" "known: ${ERR%%$'\n'*}"; fi

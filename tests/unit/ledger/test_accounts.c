@@ -92,6 +92,7 @@ static void more_roots_than_accounts(void **state)
         m[i] = join(ledger, 100 + i, i);
         assert_int_equal(account_of(ledger, m[i]), i);
         assert_int_equal(ull__member_reserve(m[i], 0, ULL_CLASS_DATA, 50), ULL_OK);
+        ull__member_settled_to(m[i], 0, ULL_CLASS_DATA);
     }
     struct ull__member *one_more = join(ledger, 1000, 1);
     assert_int_equal(account_of(ledger, one_more), 0);

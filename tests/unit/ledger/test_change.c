@@ -74,12 +74,18 @@ static void peaks_are_the_highest_that_was(void **state)
     struct ull__ledger *ledger = test_create(&spec);
     struct ull__member *a = test_join(ull__ledger_path(ledger));
     struct ull__member *b = test_join(ull__ledger_path(ledger));
+    struct ull__account_view view;
     ull__member_reserve(a, 0, ULL_CLASS_DATA, 300);
-    ull__member_reserve(b, 0, ULL_CLASS_DATA, 200);
+    ull__member_reserve(b, 0, ULL_CLASS_DATA, 450);
+    assert_true(ull__ledger_account(ledger, 0, &view));
+    assert_int_equal(view.usage[0].peak_bytes, 0); /* a worst case is no peak */
+    ull__member_release(b, 0, ULL_CLASS_DATA, 250);
+    ull__member_settled_to(a, 0, ULL_CLASS_DATA);
+    ull__member_settled_to(b, 0, ULL_CLASS_DATA);
     ull__ledger_sample(ledger); /* the supervisor's part: sums over processes */
     ull__member_release(a, 0, ULL_CLASS_DATA, 300);
     ull__member_reserve(a, 0, ULL_CLASS_POOL, 250);
-    struct ull__account_view view;
+    ull__member_settled_to(a, 0, ULL_CLASS_POOL);
     struct ull__process_view process;
     assert_true(ull__ledger_account(ledger, 0, &view));
     assert_int_equal(view.usage[0].peak_bytes, 500);
