@@ -14,8 +14,8 @@
 #include "ullage/status.h"
 
 struct ull_size {
-    uint64_t bytes;   /* when percent is 0 */
-    double percent;   /* 0 < percent <= 100, or 0 for an absolute size */
+    uint64_t bytes; /* when percent is 0 */
+    double percent; /* 0 < percent <= 100, or 0 for an absolute size */
 };
 
 /* Parses a size of at least one byte. ULL_E_INVALID: bad text, zero, negative, above 2^63 - 1. */

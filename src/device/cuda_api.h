@@ -86,13 +86,13 @@ typedef int CUmemAccess_flags;
 typedef int CUarray_format;
 typedef int CUdriverProcAddressQueryResult;
 
-enum { /* CUlimit */
+enum /* CUlimit */ {
     CU_LIMIT_STACK_SIZE = 0,
     CU_LIMIT_PRINTF_FIFO_SIZE = 1,
     CU_LIMIT_MALLOC_HEAP_SIZE = 2,
 };
 
-enum { /* CUdevice_attribute */
+enum /* CUdevice_attribute */ {
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
     CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
@@ -102,7 +102,7 @@ enum { /* CUdevice_attribute */
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 };
 
-enum { /* CUpointer_attribute */
+enum /* CUpointer_attribute */ {
     CU_POINTER_ATTRIBUTE_CONTEXT = 1,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
@@ -110,7 +110,7 @@ enum { /* CUpointer_attribute */
     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 };
 
-enum { /* CUmemPool_attribute */
+enum /* CUmemPool_attribute */ {
     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
     CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
     CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
@@ -118,14 +118,14 @@ enum { /* CUmemPool_attribute */
     CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
 };
 
-enum { /* CUgraphMem_attribute */
+enum /* CUgraphMem_attribute */ {
     CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0,
     CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2,
     CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3,
 };
 
-enum { /* CUgraphNodeType */
+enum /* CUgraphNodeType */ {
     CU_GRAPH_NODE_TYPE_KERNEL = 0,
     CU_GRAPH_NODE_TYPE_MEMCPY = 1,
     CU_GRAPH_NODE_TYPE_MEMSET = 2,
@@ -135,13 +135,13 @@ enum { /* CUgraphNodeType */
     CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
 };
 
-enum { /* CUstreamCaptureMode */
+enum /* CUstreamCaptureMode */ {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
-enum { /* CUstreamCaptureStatus */
+enum /* CUstreamCaptureStatus */ {
     CU_STREAM_CAPTURE_STATUS_NONE = 0,
     CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
     CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
@@ -169,7 +169,7 @@ enum {
     CUDA_ARRAY3D_DEFERRED_MAPPING = 0x80,
 };
 
-enum { /* CUdriverProcAddress_flags and what cuGetProcAddress_v2 says of its search */
+enum /* CUdriverProcAddress_flags and what cuGetProcAddress_v2 says of its search */ {
     CU_GET_PROC_ADDRESS_DEFAULT = 0,
     CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
     CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
@@ -182,7 +182,8 @@ enum { /* CUdriverProcAddress_flags and what cuGetProcAddress_v2 says of its sea
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
 
-typedef enum { /* CUarray_format; the many-plane and compressed formats are above these */
+/* CUarray_format; the many-plane and compressed formats are above these */
+typedef enum {
     CU_AD_FORMAT_UNSIGNED_INT8 = 0x01,
     CU_AD_FORMAT_UNSIGNED_INT16 = 0x02,
     CU_AD_FORMAT_UNSIGNED_INT32 = 0x03,
@@ -288,8 +289,10 @@ _Static_assert(sizeof(CUDA_ARRAY_MEMORY_REQUIREMENTS) == 32, "CUDA_ARRAY_MEMORY_
 _Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "CUDA_MEM_ALLOC_NODE_PARAMS");
 
 /* One function type per entry point that has a signature: ull_fn_cuMemAlloc_v2 and so on. */
-#define CU_HOOK(symbol, base, since, since_pt, params, args) typedef CUresult ull_fn_##symbol params;
-#define CU_CALL(symbol, base, since, since_pt, exempt, params) typedef CUresult ull_fn_##symbol params;
+#define CU_HOOK(symbol, base, since, since_pt, params, args)                                       \
+    typedef CUresult ull_fn_##symbol params;
+#define CU_CALL(symbol, base, since, since_pt, exempt, params)                                     \
+    typedef CUresult ull_fn_##symbol params;
 #define CU_PASS(symbol, base, since, since_pt, exempt)
 #include "cuda_api.def"
 

@@ -13,7 +13,8 @@
 #include "find.h"
 
 const struct ull__cuda_entry ull__cuda_entries[ULL_CU_COUNT] = {
-#define CU_HOOK(symbol, base, since, since_pt, params, args) {#symbol, #base, since, since_pt, true},
+#define CU_HOOK(symbol, base, since, since_pt, params, args)                                       \
+    {#symbol, #base, since, since_pt, true},
 #define CU_CALL(symbol, base, since, since_pt, exempt, params)                                     \
     {#symbol, #base, since, since_pt, false},
 #define CU_PASS(symbol, base, since, since_pt, exempt) {#symbol, #base, since, since_pt, false},

@@ -168,9 +168,10 @@ int ull__block_largest(int ordinal, struct ull__holder *holders, int max)
             at--;
         }
         if (at < max)
-            holders[at] = (struct ull__holder){.bytes = block->bytes,
-                                               .age_ns = now > block->born_ns ? now - block->born_ns : 0,
-                                               .class = (enum ull__class)block->class};
+            holders[at] =
+                (struct ull__holder){.bytes = block->bytes,
+                                     .age_ns = now > block->born_ns ? now - block->born_ns : 0,
+                                     .class = (enum ull__class)block->class};
     }
     pthread_mutex_unlock(&books.lock);
     return count;

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <time.h>
 
 #include "interpose.h"
 #include "size.h"
@@ -41,8 +40,8 @@ static void refuse(const struct ull__charge *charge, uint64_t wanted, bool by_ma
     refusal.class = charge->class;
     refusal.by_max_request = by_max_request;
     strncpy(refusal.call, charge->call, sizeof refusal.call - 1);
-    refusal.holder_count = ull__block_largest((int)(charge->gpu - ull__state.gpus), refusal.holders,
-                                              ULL_MAX_HOLDERS);
+    refusal.holder_count =
+        ull__block_largest((int)(charge->gpu - ull__state.gpus), refusal.holders, ULL_MAX_HOLDERS);
     for (int c = 0; c < ULL_CLASSES; c++)
         refusal.own_bytes += ull__member_held(member(), charge->gpu->device, (enum ull__class)c);
     if (ull__member_refused(member(), &refusal, &suppressed))
@@ -100,8 +99,9 @@ static bool reserve_after_settling(const struct ull__charge *charge)
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     if (!charge->gpu || charge->gpu->device < 0) {
-        ull__say("memory on a device that was not there when the job started is refused to it; start "
-                 "the job again");
+        ull__say(
+            "memory on a device that was not there when the job started is refused to it; start "
+            "the job again");
         return false;
     }
     uint64_t max_request = ull__ledger_spec(ull__member_ledger(member()))->max_request;
@@ -142,10 +142,11 @@ static void say_card_is_full(const struct ull__charge *charge)
     if (then == (uint64_t)now.tv_sec + 1 || ull__ledger_spec(ull__member_ledger(member()))->quiet)
         return;
     ull__driver->cuMemGetInfo_v2(&free_bytes, &total);
-    ull__say("process %d asked for %s (%s, %s), which its budget allows, but the card has only %s left: "
-             "others hold the rest",
-             (int)getpid(), ull__size_text(charge->bytes, wanted), ull__class_name(charge->class),
-             charge->call, ull__size_text(free_bytes, free_text));
+    ull__say(
+        "process %d asked for %s (%s, %s), which its budget allows, but the card has only %s left: "
+        "others hold the rest",
+        (int)getpid(), ull__size_text(charge->bytes, wanted), ull__class_name(charge->class),
+        charge->call, ull__size_text(free_bytes, free_text));
 }
 
 void ull__cancel(struct ull__charge *charge, CUresult result)

@@ -17,9 +17,9 @@ enum {
 
 static struct {
     pthread_mutex_t lock;
-    uint64_t bytes[MAX_ORDINALS];   /* of small arrays */
-    uint64_t filled[MAX_ORDINALS];  /* the pages that they fill */
-    uint64_t slack[MAX_ORDINALS];   /* charged beyond that */
+    uint64_t bytes[MAX_ORDINALS];  /* of small arrays */
+    uint64_t filled[MAX_ORDINALS]; /* the pages that they fill */
+    uint64_t slack[MAX_ORDINALS];  /* charged beyond that */
 } small = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
@@ -58,7 +58,8 @@ static uint64_t estimate(const CUDA_ARRAY3D_DESCRIPTOR *desc)
     uint64_t block = 8;
     while (block < height && block < 128)
         block *= 2;
-    uint64_t row = round_up(multiply(desc->Width, element_bytes(desc->Format) * desc->NumChannels), 64);
+    uint64_t row =
+        round_up(multiply(desc->Width, element_bytes(desc->Format) * desc->NumChannels), 64);
     return round_up(multiply(multiply(row, round_up(height, block)), depth), ARRAY_ALIGNMENT);
 }
 

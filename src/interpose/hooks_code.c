@@ -77,10 +77,9 @@ CUresult ull__do_cuLibraryLoadFromFile(CUlibrary *library, const char *file_name
 {
     if (!may_load("cuLibraryLoadFromFile"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return changed(ull__driver->cuLibraryLoadFromFile(library, file_name, jit_options,
-                                                      jit_options_values, num_jit_options,
-                                                      library_options, library_option_values,
-                                                      num_library_options));
+    return changed(ull__driver->cuLibraryLoadFromFile(
+        library, file_name, jit_options, jit_options_values, num_jit_options, library_options,
+        library_option_values, num_library_options));
 }
 
 CUresult ull__do_cuLibraryUnload(CUlibrary library)

@@ -34,8 +34,7 @@ static bool begin(struct making *making, CUdevice ordinal, const char *call)
     if (!gpu)
         return true; /* no such device: the driver will say so */
     if (gpu->device >= 0)
-        making->charge.bytes =
-            ull__ledger_context_bytes(ull__member_ledger(member), gpu->device);
+        making->charge.bytes = ull__ledger_context_bytes(ull__member_ledger(member), gpu->device);
     ull__measure_before(gpu);
     making->measurable = ull__measure(gpu, &making->before);
     making->card_measurable = ull__measure_card(gpu, &making->card_before);
@@ -232,7 +231,8 @@ static bool primary_active(CUdevice ordinal)
     unsigned int flags = 0;
     int active = 0;
     return ull__driver->cuDevicePrimaryCtxGetState &&
-           ull__driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS && active;
+           ull__driver->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+           active;
 }
 
 /*

@@ -21,7 +21,7 @@ struct exec {
 
 static struct {
     pthread_mutex_t lock;
-    struct ull__table execs; /* CUgraphExec -> struct exec * */
+    struct ull__table execs;      /* CUgraphExec -> struct exec * */
     uint64_t worst[MAX_ORDINALS]; /* the sum of all of a device, should they run at once */
     _Atomic size_t count;
 } books = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -167,7 +167,8 @@ CUresult ull__do_cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNod
     if (!may_instantiate())
         return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(
-        ull__driver->cuGraphInstantiate(exec, graph, error_node, log_buffer, buffer_size), exec, graph);
+        ull__driver->cuGraphInstantiate(exec, graph, error_node, log_buffer, buffer_size), exec,
+        graph);
 }
 
 CUresult ull__do_cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node,

@@ -25,8 +25,8 @@ static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char
     return ull__reserve(charge, asked) ? RESERVED : REFUSED;
 }
 
-static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr address, uint64_t bytes,
-                    enum ull__block_kind kind)
+static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr address,
+                    uint64_t bytes, enum ull__block_kind kind)
 {
     if (result != CUDA_SUCCESS) {
         ull__cancel(charge, result);
@@ -82,8 +82,8 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
     enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height,
-                                                      element_size_bytes);
+    CUresult result =
+        ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
 }
 
@@ -109,9 +109,8 @@ CUresult ull__do_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch,
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
         ull__driver->cuMemAllocPitch(dptr, pitch, width_in_bytes, height, element_size_bytes);
-    return verdict == PASS_ON
-               ? result
-               : end(&charge, result, *dptr, (uint64_t)*pitch * height, BLOCK_LINEAR);
+    return verdict == PASS_ON ? result
+                              : end(&charge, result, *dptr, (uint64_t)*pitch * height, BLOCK_LINEAR);
 }
 
 /* --- frees ---------------------------------------------------------------------------------------------- */
@@ -148,8 +147,8 @@ void ull__block_ended(const struct ull__block *block)
         break;
     }
     if (block->key && gpu->device >= 0)
-        ull__member_release_exported(atomic_load(&ull__state.member), gpu->device, class, block->key,
-                                     block->charged);
+        ull__member_release_exported(atomic_load(&ull__state.member), gpu->device, class,
+                                     block->key, block->charged);
     else
         ull__give_back(gpu, class, block->charged);
 }
@@ -158,7 +157,8 @@ void ull__block_ended(const struct ull__block *block)
  * The block leaves the table before the driver frees it, since its address may be given out again at
  * once, and comes back if the driver refuses.
  */
-static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CUstream), CUstream stream)
+static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CUstream),
+                           CUstream stream)
 {
     struct ull__block block;
     if (!ull__block_take(address, &block))

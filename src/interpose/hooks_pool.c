@@ -11,7 +11,8 @@ enum { POOL_STEP = 32 << 20 };
 
 static uint64_t worst_growth(uint64_t bytes)
 {
-    return bytes > INT64_MAX - POOL_STEP ? INT64_MAX : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
+    return bytes > INT64_MAX - POOL_STEP ? INT64_MAX
+                                         : (bytes + POOL_STEP - 1) / POOL_STEP * POOL_STEP;
 }
 
 bool ull__capturing(CUstream stream, bool per_thread, bool unsure)
@@ -100,7 +101,8 @@ static CUresult call_from_pool(CUdeviceptr *dptr, size_t bytes, CUmemoryPool poo
     return ull__driver->cuMemAllocFromPoolAsync(dptr, bytes, pool, stream);
 }
 
-static CUresult call_from_pool_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+static CUresult call_from_pool_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                    CUstream stream)
 {
     return ull__driver->cuMemAllocFromPoolAsync_ptsz(dptr, bytes, pool, stream);
 }

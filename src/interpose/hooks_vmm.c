@@ -100,7 +100,8 @@ static const struct ull__gpu *integrated_gpu(void)
 /* Host memory counts only where the device shares it. */
 static const struct ull__gpu *gpu_of_location(const CUmemLocation *location)
 {
-    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ull__gpu_of(location->id) : integrated_gpu();
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ull__gpu_of(location->id)
+                                                         : integrated_gpu();
 }
 
 CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -342,8 +343,7 @@ CUresult ull__do_cuMulticastBindAddr(CUmemGenericAllocationHandle mc_handle, siz
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&books.lock);
         struct ull__table_entry *entry = ull__table_find(&books.mappings, ptr);
-        uint64_t handle =
-            entry ? ((struct mapping *)(uintptr_t)entry->value)->object->handle : 0;
+        uint64_t handle = entry ? ((struct mapping *)(uintptr_t)entry->value)->object->handle : 0;
         pthread_mutex_unlock(&books.lock);
         add_mapping(binding_name(mc_handle, mc_offset), size, handle);
     }

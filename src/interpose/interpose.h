@@ -30,10 +30,10 @@ enum { MAX_ORDINALS = 64 };
 
 /* What this process knows of a device of its own numbering. */
 struct ull__gpu {
-    int device;            /* in the ledger; -1: the job has no such device */
+    int device; /* in the ledger; -1: the job has no such device */
     char uuid[ULL_UUID_TEXT];
-    bool integrated;       /* pinned host memory counts */
-    uint64_t page;         /* what the driver takes at least: its mapping granularity */
+    bool integrated;        /* pinned host memory counts */
+    uint64_t page;          /* what the driver takes at least: its mapping granularity */
     uint64_t stack_threads; /* threads that can be resident: a byte of stack costs that much */
 };
 
@@ -52,7 +52,7 @@ struct ull__state {
     /* Charged calls: under way (low half), begun and ended (high half); see ull__turn. */
     _Atomic uint64_t turns;
     _Atomic bool context_measured[MAX_ORDINALS]; /* else charged with what the last one took */
-    _Atomic bool code_changed; /* something ran whose memory only NVML shows */
+    _Atomic bool code_changed;                   /* something ran whose memory only NVML shows */
 };
 extern struct ull__state ull__state;
 

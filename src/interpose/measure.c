@@ -25,11 +25,11 @@ enum { MAX_LISTED = 512 };
 
 static struct {
     struct ull__nvml nvml;
-    _Atomic int state; /* 0: not loaded yet, 1: ready, -1: there is none */
+    _Atomic int state;    /* 0: not loaded yet, 1: ready, -1: there is none */
     _Atomic uint32_t pid; /* of this process, as the driver lists it; 0: unknown */
     pthread_mutex_t lock;
     pthread_mutex_t resting; /* one thread at a time compares the books with the figure */
-    int before_count; /* processes that were listed before the first context was made */
+    int before_count;        /* processes that were listed before the first context was made */
     struct ull__nvml_process before[MAX_LISTED];
 } books = {.lock = PTHREAD_MUTEX_INITIALIZER, .resting = PTHREAD_MUTEX_INITIALIZER};
 

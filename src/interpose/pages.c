@@ -36,7 +36,8 @@ static bool drop(uint64_t page)
     return true;
 }
 
-static uint64_t span(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes, bool (*edge)(uint64_t))
+static uint64_t span(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes,
+                     bool (*edge)(uint64_t))
 {
     uint64_t first = address / gpu->page;
     uint64_t last = (address + (bytes ? bytes - 1 : 0)) / gpu->page;

@@ -27,8 +27,8 @@ struct ull__reserve {
     pthread_mutex_t lock;
     uint64_t charged;
     uint64_t pending;
-    uint64_t ended;   /* bytes that calls had reserved which have ended, ever */
-    uint64_t blocks;  /* live allocations, to know when a destroyed pool is really gone */
+    uint64_t ended;  /* bytes that calls had reserved which have ended, ever */
+    uint64_t blocks; /* live allocations, to know when a destroyed pool is really gone */
     bool destroyed;
 };
 
@@ -107,7 +107,8 @@ static void follow(struct ull__reserve *reserve, uint64_t figure, uint64_t open)
     if (target > reserve->charged)
         target = figure > reserve->charged ? figure : reserve->charged;
     if (target > reserve->charged)
-        ull__member_charge(member, reserve->gpu->device, class_of(reserve), target - reserve->charged);
+        ull__member_charge(member, reserve->gpu->device, class_of(reserve),
+                           target - reserve->charged);
     else
         ull__member_release(member, reserve->gpu->device, class_of(reserve),
                             reserve->charged - target);
@@ -239,7 +240,9 @@ void ull__reserves_lower_destroyed(const struct ull__gpu *gpu, uint64_t bytes)
 {
     for (struct ull__reserve *r = atomic_load(&reserves); r && bytes; r = r->next) {
         pthread_mutex_lock(&r->lock);
-        uint64_t less = r->gpu != gpu || !r->destroyed ? 0 : r->charged < bytes ? r->charged : bytes;
+        uint64_t less = r->gpu != gpu || !r->destroyed ? 0
+                        : r->charged < bytes           ? r->charged
+                                                       : bytes;
         r->charged -= less;
         ull__give_back(gpu, ULL_CLASS_POOL, less);
         bytes -= less;

@@ -84,7 +84,7 @@ struct ull__slot {
     _Atomic uint32_t settle_asked;  /* (A) */
     _Atomic uint32_t settle_served; /* (O) */
     _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
-    _Atomic uint32_t unsurvived;    /* (O) refusals since the last success */
+    _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
     char command[ULL_COMMAND_TEXT];
     struct ull__slot_device devices[ULL_MAX_DEVICES];
 };

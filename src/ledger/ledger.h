@@ -153,7 +153,7 @@ struct ull__process_view {
     uint32_t driver_pid;  /* as the driver lists it, 0 if unknown */
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     uint32_t account;
-    bool draining;         /* dead; its bytes are not freed yet */
+    bool draining; /* dead; its bytes are not freed yet */
     enum ull__context_source context_source[ULL_MAX_DEVICES];
     char command[ULL_COMMAND_TEXT];
     struct ull__usage usage[ULL_MAX_DEVICES];

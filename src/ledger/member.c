@@ -220,7 +220,8 @@ void ull__member_context_measured(struct ull__member *member, int device, uint64
         if (d < 0)
             continue;
         atomic_store(&member->links[k].ledger->file->context_bytes[d], bytes);
-        atomic_fetch_or(&own_slot(member, k)->measured, 1u << (source == ULL_CONTEXT_BY_PROCESS ? d : d + 16));
+        atomic_fetch_or(&own_slot(member, k)->measured,
+                        1u << (source == ULL_CONTEXT_BY_PROCESS ? d : d + 16));
     }
 }
 

@@ -122,8 +122,10 @@ CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
     FAKE_ENTER(cuArrayCreate_v2, FAKE_TAKES);
     if (!desc)
         return CUDA_ERROR_INVALID_VALUE;
-    CUDA_ARRAY3D_DESCRIPTOR full = {.Width = desc->Width, .Height = desc->Height,
-                                    .Format = desc->Format, .NumChannels = desc->NumChannels};
+    CUDA_ARRAY3D_DESCRIPTOR full = {.Width = desc->Width,
+                                    .Height = desc->Height,
+                                    .Format = desc->Format,
+                                    .NumChannels = desc->NumChannels};
     return create_array(out, &full);
 }
 
@@ -207,7 +209,8 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *desc, CUarray array)
     FAKE_ENTER(cuArrayGetDescriptor_v2, FAKE_CONTEXT);
     if (!desc || !array || !array->live)
         return CUDA_ERROR_INVALID_HANDLE;
-    *desc = (CUDA_ARRAY_DESCRIPTOR){.Width = array->desc.Width, .Height = array->desc.Height,
+    *desc = (CUDA_ARRAY_DESCRIPTOR){.Width = array->desc.Width,
+                                    .Height = array->desc.Height,
                                     .Format = array->desc.Format,
                                     .NumChannels = array->desc.NumChannels};
     return CUDA_SUCCESS;

@@ -196,8 +196,8 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
         free(graph);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *c = (struct fake_capture){captures, graph, stream, stream->ctx, mode, pthread_self(), false,
-                               ++last_id};
+    *c = (struct fake_capture){captures, graph,          stream, stream->ctx,
+                               mode,     pthread_self(), false,  ++last_id};
     captures = c;
     stream->capture = c;
     set_tail(stream, NULL);
@@ -288,10 +288,9 @@ static CUresult info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t 
         FAKE_ENTER(cuStreamGetCaptureInfo_v2##twin, FAKE_CONTEXT);                                 \
         return info(fake_stream(stream, thread), status, id, graph, needs, count);                 \
     }                                                                                              \
-    CUresult cuStreamGetCaptureInfo_v3##twin(CUstream stream, CUstreamCaptureStatus *status,       \
-                                             cuuint64_t *id, CUgraph *graph,                       \
-                                             const CUgraphNode **needs,                            \
-                                             const CUgraphEdgeData **edges, size_t *count)         \
+    CUresult cuStreamGetCaptureInfo_v3##twin(                                                      \
+        CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,            \
+        const CUgraphNode **needs, const CUgraphEdgeData **edges, size_t *count)                   \
     {                                                                                              \
         FAKE_ENTER(cuStreamGetCaptureInfo_v3##twin, FAKE_CONTEXT);                                 \
         if (edges)                                                                                 \

@@ -63,7 +63,9 @@ static void dress(struct fake_card_config *card, uint64_t total, int index)
     card->reserved = total / 128 / FAKE_MIB * FAKE_MIB; /* 48 MiB of 6 GiB */
     if (card->reserved < 16 * FAKE_MIB)
         card->reserved = 16 * FAKE_MIB;
-    card->multiprocessors = total > 64 * 1024 * FAKE_MIB ? 132 : total > 12 * 1024 * FAKE_MIB ? 40 : 8;
+    card->multiprocessors = total > 64 * 1024 * FAKE_MIB   ? 132
+                            : total > 12 * 1024 * FAKE_MIB ? 40
+                                                           : 8;
     card->threads = card->multiprocessors == 132 ? 2048 : 1024;
 }
 
@@ -208,8 +210,7 @@ bool fake_lenient(const char *fact)
 void fake_uuid_text(const struct fake_card_config *card, char text[48])
 {
     const unsigned char *u = card->uuid;
-    snprintf(text, 48,
-             "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+    snprintf(text, 48, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
              card->parent < 0 ? "GPU" : "MIG", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8],
              u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }

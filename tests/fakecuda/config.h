@@ -28,7 +28,7 @@ struct fake_card_config {
 };
 
 struct fake_config {
-    int count;   /* cards and instances; instances come last */
+    int count;    /* cards and instances; instances come last */
     int physical; /* cards only */
     struct fake_card_config card[FAKE_MAX_CARDS];
     char directory[256]; /* of the shared state */

@@ -11,8 +11,12 @@ static CUresult submit_copy(CUstream stream, CUdeviceptr dst, bool dst_host, CUd
                             bool src_host, size_t bytes, bool wait)
 {
     struct fake_work work = {.kind = FAKE_WORK_COPY,
-                             .copy = {.dst = dst, .src = src, .width = bytes, .height = 1,
-                                      .dst_is_host = dst_host, .src_is_host = src_host}};
+                             .copy = {.dst = dst,
+                                      .src = src,
+                                      .width = bytes,
+                                      .height = 1,
+                                      .dst_is_host = dst_host,
+                                      .src_is_host = src_host}};
     if (wait && stream && fake_capture_forbids())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUresult r = fake_submit(stream, &work);
@@ -27,8 +31,12 @@ static CUresult submit_set(CUstream stream, CUdeviceptr dst, unsigned int value,
                            unsigned int element, size_t width, size_t height, size_t pitch)
 {
     struct fake_work work = {.kind = FAKE_WORK_SET,
-                             .set = {.dst = dst, .value = value, .element = element,
-                                     .width = width, .height = height, .pitch = pitch}};
+                             .set = {.dst = dst,
+                                     .value = value,
+                                     .element = element,
+                                     .width = width,
+                                     .height = height,
+                                     .pitch = pitch}};
     if (width == 0 || height == 0)
         return CUDA_SUCCESS;
     CUresult r = fake_submit(stream, &work);

@@ -104,7 +104,9 @@ static CUresult injected(enum fake_id id, unsigned needs)
     unsigned long nth = atomic_fetch_add(&calls[id], 1) + 1;
     unsigned long taking = needs & FAKE_ALLOC ? atomic_fetch_add(&calls[FAKE_ID_COUNT], 1) + 1 : 0;
     for (int i = 0; i < fail_count; i++)
-        if (fails[i].nth == (fails[i].id == -1 ? taking : fails[i].id == (int)id ? nth : 0) &&
+        if (fails[i].nth == (fails[i].id == -1        ? taking
+                             : fails[i].id == (int)id ? nth
+                                                      : 0) &&
             fails[i].nth != 0)
             return fails[i].result;
     return CUDA_SUCCESS;

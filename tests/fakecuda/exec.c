@@ -12,7 +12,7 @@
 
 struct CUgraphExec_st {
     struct CUgraphExec_st *next; /* all that there are */
-    struct fake_work *steps; /* in an order that all needs allow */
+    struct fake_work *steps;     /* in an order that all needs allow */
     size_t count, room;
     uint64_t need[FAKE_MAX_CARDS];
 };
@@ -180,7 +180,8 @@ static void measure(CUgraphExec exec)
                 exec->need[card] = now[card];
         } else if (work->kind == FAKE_WORK_FREE) {
             uint64_t size = work->memory->size;
-            now[work->memory->card] -= size < now[work->memory->card] ? size : now[work->memory->card];
+            now[work->memory->card] -=
+                size < now[work->memory->card] ? size : now[work->memory->card];
         }
     }
     for (int c = 0; c < FAKE_MAX_CARDS; c++)

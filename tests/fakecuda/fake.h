@@ -28,11 +28,11 @@ enum fake_id {
 extern const char *const fake_names[FAKE_ID_COUNT];
 
 enum fake_needs {
-    FAKE_ANY = 0,               /* may be called before cuInit */
-    FAKE_INIT = 1,              /* needs cuInit in this very process */
+    FAKE_ANY = 0,  /* may be called before cuInit */
+    FAKE_INIT = 1, /* needs cuInit in this very process */
     FAKE_CONTEXT = 2 | FAKE_INIT,
-    FAKE_ALLOC = 4,             /* counts for the rule "*" of ULLAGE_FAKE_FAIL */
-    FAKE_UNSAFE = 8,            /* breaks a stream capture that is going on */
+    FAKE_ALLOC = 4,  /* counts for the rule "*" of ULLAGE_FAKE_FAIL */
+    FAKE_UNSAFE = 8, /* breaks a stream capture that is going on */
     FAKE_TAKES = FAKE_CONTEXT | FAKE_ALLOC | FAKE_UNSAFE,
 };
 
@@ -54,8 +54,8 @@ extern pthread_cond_t fake_moved;  /* broadcast whenever a stream got further */
 
 /* --- Process and card ---------------------------------------------------------------------- */
 
-bool fake_alive(void); /* cuInit has succeeded in this process, not in a parent that forked it */
-CUresult fake_open(void);   /* finds the cards */
+bool fake_alive(void);    /* cuInit has succeeded in this process, not in a parent that forked it */
+CUresult fake_open(void); /* finds the cards */
 CUresult fake_attach(void); /* becomes one of their users */
 struct fake_shared *fake_shared_state(void);
 int fake_slot(void);
@@ -86,7 +86,13 @@ void fake_block_forget(struct fake_block *block); /* never use again: an importe
 void fake_block_own(const struct fake_block *block, void *owner); /* what its addresses lead to */
 
 enum fake_kind {
-    FAKE_LINEAR, FAKE_POOL, FAKE_VIRTUAL, FAKE_GRAPH, FAKE_IMPORT, FAKE_MANAGED, FAKE_HOST,
+    FAKE_LINEAR,
+    FAKE_POOL,
+    FAKE_VIRTUAL,
+    FAKE_GRAPH,
+    FAKE_IMPORT,
+    FAKE_MANAGED,
+    FAKE_HOST,
 };
 
 /* What an address leads to. */
@@ -118,7 +124,7 @@ CUdeviceptr fake_addresses_reserve(uint64_t size, uint64_t alignment);
 void fake_addresses_free(CUdeviceptr start, uint64_t size);
 
 bool fake_resolve(CUdeviceptr at, struct fake_range *range);
-bool fake_device_range(CUdeviceptr at, size_t size); /* is all of it memory of a device? */
+bool fake_device_range(CUdeviceptr at, size_t size);  /* is all of it memory of a device? */
 void fake_touch_managed(CUdeviceptr at, size_t size); /* a device is about to touch it */
 bool fake_linear_resolve(void *owner, CUdeviceptr at, struct fake_range *range);
 struct fake_block *fake_linear_block(void *owner);
@@ -175,7 +181,7 @@ struct fake_op {
     struct fake_wait {
         CUstream stream;
         uint64_t number;
-    } *waits;
+    } * waits;
     int wait_count;
     CUresult failed; /* set by prepare: the context is broken */
     max_align_t data[];
@@ -233,8 +239,16 @@ void fake_pool_synchronized(CUstream stream, uint64_t number);
 /* --- Work: what a stream or a graph can do ----------------------------------------------------- */
 
 enum fake_work_kind {
-    FAKE_WORK_EMPTY, FAKE_WORK_COPY, FAKE_WORK_SET, FAKE_WORK_KERNEL, FAKE_WORK_HOST,
-    FAKE_WORK_ALLOC, FAKE_WORK_FREE, FAKE_WORK_GRAPH, FAKE_WORK_RECORD, FAKE_WORK_WAIT,
+    FAKE_WORK_EMPTY,
+    FAKE_WORK_COPY,
+    FAKE_WORK_SET,
+    FAKE_WORK_KERNEL,
+    FAKE_WORK_HOST,
+    FAKE_WORK_ALLOC,
+    FAKE_WORK_FREE,
+    FAKE_WORK_GRAPH,
+    FAKE_WORK_RECORD,
+    FAKE_WORK_WAIT,
 };
 
 struct fake_work {
@@ -284,8 +298,8 @@ CUresult fake_capture_alloc(CUstream stream, size_t bytes, CUdeviceptr *out);
 CUresult fake_capture_free(CUstream stream, CUdeviceptr ptr);
 CUresult fake_capture_record(CUstream stream, CUevent event);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
-bool fake_capture_forbids(void);              /* an unsafe call now breaks a capture, and has */
-bool fake_capture_break(CUcontext ctx);       /* breaks all captures of a context; were there any? */
+bool fake_capture_forbids(void);        /* an unsafe call now breaks a capture, and has */
+bool fake_capture_break(CUcontext ctx); /* breaks all captures of a context; were there any? */
 void fake_capture_break_stream(CUstream stream);
 bool fake_graph_free(CUdeviceptr ptr); /* memory that a graph allocated and did not free */
 

@@ -66,12 +66,14 @@ static int status(struct fake_shared *shared)
         for (int i = 0; i < FAKE_MAX_PROCESSES; i++)
             live += copy.process[i].state ? (uint64_t)copy.process[i].live[c] : 0;
         for (int i = 0; i < FAKE_MAX_EXPORTS; i++)
-            orphaned += copy.export[i].state && copy.export[i].card == c ? copy.export[i].orphaned : 0;
+            orphaned +=
+                copy.export[i].state && copy.export[i].card == c ? copy.export[i].orphaned : 0;
         fake_uuid_text(&copy.config[c], uuid);
         printf("%s\n  {\"index\": %d, \"uuid\": \"%s\", \"total\": %" PRIu64 ", \"used\": %" PRIu64
-               ", \"peak_used\": %" PRIu64 ", \"live\": %" PRIu64 ", \"orphaned\": %" PRIu64 ",\n   ",
-               c ? "," : "", c, uuid, copy.config[c].total, copy.card[c].used, copy.card[c].peak, live,
-               orphaned);
+               ", \"peak_used\": %" PRIu64 ", \"live\": %" PRIu64 ", \"orphaned\": %" PRIu64
+               ",\n   ",
+               c ? "," : "", c, uuid, copy.config[c].total, copy.card[c].used, copy.card[c].peak,
+               live, orphaned);
         print_processes(&copy, c);
         printf(",\n   ");
         print_tags(&copy, c);

@@ -173,9 +173,12 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     struct fake_work work = {.kind = FAKE_WORK_SET,
-                             .set = {.dst = params->dst, .value = params->value,
-                                     .element = params->elementSize, .width = params->width,
-                                     .height = params->height, .pitch = params->pitch}};
+                             .set = {.dst = params->dst,
+                                     .value = params->value,
+                                     .element = params->elementSize,
+                                     .width = params->width,
+                                     .height = params->height,
+                                     .pitch = params->pitch}};
     CUresult r = fake_work_check(&work);
     return r == CUDA_SUCCESS ? fake_graph_add(graph, needs, count, &work, node) : r;
 }
@@ -206,8 +209,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     return r == CUDA_SUCCESS ? fake_graph_add(graph, needs, count, &work, node) : r;
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs, size_t count,
-                            const CUDA_HOST_NODE_PARAMS *params)
+CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *needs,
+                            size_t count, const CUDA_HOST_NODE_PARAMS *params)
 {
     FAKE_ENTER(cuGraphAddHostNode, FAKE_INIT);
     if (!params || !params->fn)
@@ -302,10 +305,14 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type)
 {
     FAKE_ENTER(cuGraphNodeGetType, FAKE_INIT);
     static const CUgraphNodeType types[] = {
-        [FAKE_WORK_EMPTY] = CU_GRAPH_NODE_TYPE_EMPTY,   [FAKE_WORK_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
-        [FAKE_WORK_SET] = CU_GRAPH_NODE_TYPE_MEMSET,    [FAKE_WORK_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
-        [FAKE_WORK_HOST] = CU_GRAPH_NODE_TYPE_HOST,     [FAKE_WORK_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-        [FAKE_WORK_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE, [FAKE_WORK_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
+        [FAKE_WORK_EMPTY] = CU_GRAPH_NODE_TYPE_EMPTY,
+        [FAKE_WORK_COPY] = CU_GRAPH_NODE_TYPE_MEMCPY,
+        [FAKE_WORK_SET] = CU_GRAPH_NODE_TYPE_MEMSET,
+        [FAKE_WORK_KERNEL] = CU_GRAPH_NODE_TYPE_KERNEL,
+        [FAKE_WORK_HOST] = CU_GRAPH_NODE_TYPE_HOST,
+        [FAKE_WORK_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        [FAKE_WORK_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,
+        [FAKE_WORK_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
         [FAKE_WORK_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
         [FAKE_WORK_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT,
     };

@@ -26,7 +26,7 @@ struct fake_graph_memory {
     bool active;             /* allocated by a run that did not free it */
     int card;
     CUdeviceptr ptr;
-    uint64_t size;  /* rounded up to 2 MiB */
+    uint64_t size; /* rounded up to 2 MiB */
     size_t asked;
     struct fake_block block;
 };

@@ -67,8 +67,8 @@ static CUresult alloc_host(void **out, size_t bytes, unsigned int flags)
     memory->flags = flags;
     memory->ctx = fake_current();
     memory->card = memory->ctx->card;
-    memory->p = mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                     0);
+    memory->p =
+        mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CUresult r = memory->p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : add(memory);
     if (r == CUDA_SUCCESS) {
         *out = memory->p;
@@ -101,8 +101,12 @@ static CUresult register_host(void *p, size_t bytes, unsigned int flags)
     struct host_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *memory = (struct host_memory){.p = p, .size = bytes, .mapped = bytes, .ctx = fake_current(),
-                                   .flags = flags, .card = fake_current()->card,
+    *memory = (struct host_memory){.p = p,
+                                   .size = bytes,
+                                   .mapped = bytes,
+                                   .ctx = fake_current(),
+                                   .flags = flags,
+                                   .card = fake_current()->card,
                                    .registered = true};
     CUresult r = add(memory);
     if (r != CUDA_SUCCESS)

@@ -80,8 +80,8 @@ bool fake_export_release(int index, const struct fake_block *block)
         wanted |= export->importers[i] != 0;
     export->owner = -1;
     if (wanted) {
-        fake_shared_add(shared, fake_slot(), export->card, -(int64_t)export->size, 0);
-        fake_shared_add_orphan(shared, export, (int64_t)export->size);
+        fake_shared_add(shared, fake_slot(), export->card, -(int64_t) export->size, 0);
+        fake_shared_add_orphan(shared, export, (int64_t) export->size);
     }
     fake_shared_settle_export(shared, export);
     fake_shared_unlock(shared);
@@ -129,7 +129,7 @@ unsigned char *fake_export_map(uint32_t index, uint32_t generation, uint64_t *si
         int fd = open(path, O_RDWR | O_CLOEXEC);
         if (fd >= 0) {
             host = mmap(NULL, export->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                        (off_t)export->offset);
+                        (off_t) export->offset);
             close(fd);
         }
     }

@@ -325,8 +325,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     CUresult r = CUDA_ERROR_INVALID_VALUE;
     CUdeviceptr p = 0;
     size_t row = (width + CHUNK - 1) / CHUNK * CHUNK;
-    if (!dptr || !pitch || width == 0 || height == 0 || row < width ||
-        row > SIZE_MAX / height || (element != 4 && element != 8 && element != 16))
+    if (!dptr || !pitch || width == 0 || height == 0 || row < width || row > SIZE_MAX / height ||
+        (element != 4 && element != 8 && element != 16))
         return r;
     if (fake_linear_take(fake_current(), &fake_current()->linear, row * height, &p, &r)) {
         *dptr = p;

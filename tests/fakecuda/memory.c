@@ -23,9 +23,9 @@ struct fake_window {
     uint64_t pages;
     unsigned char *host;
     CUdeviceptr dev;
-    uint64_t *used;  /* a bit a page */
-    void **owner;    /* an entry a page: what linear allocation its address belongs to */
-    uint64_t hint;   /* no free page below */
+    uint64_t *used; /* a bit a page */
+    void **owner;   /* an entry a page: what linear allocation its address belongs to */
+    uint64_t hint;  /* no free page below */
 };
 
 static struct fake_window *windows;
@@ -38,8 +38,8 @@ static size_t span_count, span_room;
 
 CUdeviceptr fake_addresses_reserve(uint64_t size, uint64_t alignment)
 {
-    unsigned char *p = mmap(NULL, size + alignment, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *p =
+        mmap(NULL, size + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return 0;
     CUdeviceptr start = ((CUdeviceptr)p + alignment - 1) / alignment * alignment;
@@ -164,8 +164,8 @@ static struct fake_window *window_new(uint64_t size)
     window->used = calloc((window->pages + 63) / 64, sizeof *window->used);
     window->owner = calloc(window->pages, sizeof *window->owner);
     window->dev = fake_addresses_reserve(size, FAKE_PAGE);
-    window->host = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                        (off_t)file_end);
+    window->host =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)file_end);
     if (!window->used || !window->owner || !window->dev || window->host == MAP_FAILED)
         goto fail;
     for (uint64_t i = window->pages; i < (window->pages + 63) / 64 * 64; i++)

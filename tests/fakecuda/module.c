@@ -192,9 +192,9 @@ CUresult cuModuleGetLoadingMode(int *mode)
 
 /* --- libraries: modules that belong to no context --- */
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values,
-                           unsigned int jit_count, CUlibraryOption *options, void **values,
-                           unsigned int count)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit,
+                           void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                           void **values, unsigned int count)
 {
     FAKE_ENTER(cuLibraryLoadData, FAKE_INIT | FAKE_ALLOC);
     (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
@@ -392,9 +392,8 @@ LAUNCH_HOST(cuLaunchHostFunc_ptsz, true)
     {                                                                                              \
         FAKE_ENTER(name, FAKE_CONTEXT);                                                            \
         (void)flags;                                                                               \
-        struct fake_work work = {                                                                  \
-            .kind = FAKE_WORK_HOST,                                                                \
-            .host = {.callback = callback, .stream = stream, .data = data}};                       \
+        struct fake_work work = {.kind = FAKE_WORK_HOST,                                           \
+                                 .host = {.callback = callback, .stream = stream, .data = data}};  \
         if (!callback)                                                                             \
             return CUDA_ERROR_INVALID_VALUE;                                                       \
         return fake_submit(fake_stream(stream, thread), &work);                                    \

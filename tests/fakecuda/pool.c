@@ -81,8 +81,8 @@ CUmemoryPool fake_pool_new(int card, size_t max_size)
     pool->first->size = pool->step_count * pool->step;
     for (int i = 0; i < 3; i++)
         pool->reuse[i] = 1;
-    fake_span_add((struct fake_span){pool->base, pool->step_count * pool->step, FAKE_POOL, pool,
-                                     resolve});
+    fake_span_add(
+        (struct fake_span){pool->base, pool->step_count * pool->step, FAKE_POOL, pool, resolve});
     pool->next = all;
     all = pool;
     return pool;

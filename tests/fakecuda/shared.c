@@ -147,7 +147,7 @@ void fake_shared_settle_export(struct fake_shared *shared, struct fake_export *e
     for (int i = 0; i < FAKE_MAX_PROCESSES / 64; i++)
         if (export->importers[i])
             return;
-    fake_shared_add_orphan(shared, export, -(int64_t)export->orphaned);
+    fake_shared_add_orphan(shared, export, -(int64_t) export->orphaned);
     export->generation++;
     export->state = 0;
 }
@@ -217,8 +217,8 @@ static void bury(struct fake_shared *shared, int slot)
                 wanted |= export->importers[k] != 0;
             export->owner = -1;
             if (wanted) {
-                fake_shared_add(shared, slot, export->card, -(int64_t)export->size, 0);
-                fake_shared_add_orphan(shared, export, (int64_t)export->size);
+                fake_shared_add(shared, slot, export->card, -(int64_t) export->size, 0);
+                fake_shared_add_orphan(shared, export, (int64_t) export->size);
             }
         }
         fake_shared_settle_export(shared, export);

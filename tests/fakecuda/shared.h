@@ -35,11 +35,11 @@ struct fake_process {
     uint32_t state;       /* 0 free, 1 live, 2 dead but not yet freed */
     uint32_t generation;  /* of the slot, so that data files and handles are never mistaken */
     int32_t pid;
-    int32_t tag; /* index, or -1 */
+    int32_t tag;          /* index, or -1 */
     uint64_t freed_at_ns; /* state 2: when the memory comes back */
     _Atomic uint64_t beat_ns;
-    uint64_t used[FAKE_MAX_CARDS];   /* what NVML says of the process */
-    uint64_t hidden[FAKE_MAX_CARDS]; /* in use on the card, but not in the process's figure */
+    uint64_t used[FAKE_MAX_CARDS];         /* what NVML says of the process */
+    uint64_t hidden[FAKE_MAX_CARDS];       /* in use on the card, but not in the process's figure */
     _Atomic uint64_t live[FAKE_MAX_CARDS]; /* allocations */
 };
 
@@ -52,7 +52,7 @@ struct fake_export {
     int32_t tag;
     uint32_t file_slot, file_generation; /* names the data file */
     uint64_t offset, size;               /* in the data file */
-    uint64_t orphaned; /* bytes charged to the card since the owner let go */
+    uint64_t orphaned;                   /* bytes charged to the card since the owner let go */
     uint64_t importers[FAKE_MAX_PROCESSES / 64];
 };
 

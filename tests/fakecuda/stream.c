@@ -177,8 +177,11 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
         event->next = all_events;
         all_events = event;
     }
-    *event = (struct CUevent_st){.next = event->next, .live = true, .ctx = fake_current(),
-                                 .flags = flags, .turn = event->turn + 1};
+    *event = (struct CUevent_st){.next = event->next,
+                                 .live = true,
+                                 .ctx = fake_current(),
+                                 .flags = flags,
+                                 .turn = event->turn + 1};
     *out = event;
     return CUDA_SUCCESS;
 }

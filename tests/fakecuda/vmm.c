@@ -96,8 +96,8 @@ static void handle_settle(struct handle *handle)
     free(handle);
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *prop,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags)
 {
     FAKE_ENTER(cuMemCreate, FAKE_INIT | FAKE_ALLOC);
     if (!out || !prop || flags || size == 0 || size % FAKE_PAGE != 0 ||
@@ -190,8 +190,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     r->start = at == MAP_FAILED ? fake_addresses_reserve(size, alignment) : (CUdeviceptr)at;
     r->size = size;
-    if (!r->start ||
-        !fake_span_add((struct fake_span){r->start, size, FAKE_VIRTUAL, r, resolve})) {
+    if (!r->start || !fake_span_add((struct fake_span){r->start, size, FAKE_VIRTUAL, r, resolve})) {
         free(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -77,8 +77,9 @@ static CUresult spin(CUstream stream, unsigned long long ms)
 
 static void packing(void)
 {
-    static const size_t sizes[] = {1, 256 * KIB, 512 * KIB, 768 * KIB, 1 * MIB, 1 * MIB + 1,
-                                   2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB, 33 * MIB};
+    static const size_t sizes[] = {1,           256 * KIB,   512 * KIB,   768 * KIB,
+                                   1 * MIB,     1 * MIB + 1, 2 * MIB - 1, 2 * MIB,
+                                   2 * MIB + 1, 5 * MIB,     33 * MIB};
     CUdeviceptr p[16];
     char name[64];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -114,7 +115,10 @@ static void page_model(const char *name, size_t max_size, unsigned seed)
 {
     static CUdeviceptr ptr[MODEL_LIVE];
     static size_t size[MODEL_LIVE];
-    static struct { unsigned long long page; int refs; } table[MODEL_PAGES];
+    static struct {
+        unsigned long long page;
+        int refs;
+    } table[MODEL_PAGES];
     memset(ptr, 0, sizeof ptr);
     memset(table, 0, sizeof table);
     long long pages = 0, worst_over = 0, worst_under = 0;
@@ -461,8 +465,8 @@ static void vmm(void)
 
 static void array_case(const char *name, size_t w, size_t h, size_t d, int channels, int count)
 {
-    CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = w, .Height = h, .Depth = d,
-                                    .Format = CU_AD_FORMAT_FLOAT, .NumChannels = channels};
+    CUDA_ARRAY3D_DESCRIPTOR desc = {
+        .Width = w, .Height = h, .Depth = d, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = channels};
     CUarray arrays[64];
     CUarray twin = NULL;
     CUDA_ARRAY_MEMORY_REQUIREMENTS need = {0};
@@ -481,8 +485,8 @@ static void array_case(const char *name, size_t w, size_t h, size_t d, int chann
         t = cuArrayGetMemoryRequirements(&need, twin, dev);
     long long twin_grown = grown_kib(before);
     cuArrayDestroy(twin);
-    fact(name, "%d x%d grown %lld left %lld; deferred %d size %zu alignment %zu grown %lld", r, count,
-         grown, left, t, need.size, need.alignment, twin_grown);
+    fact(name, "%d x%d grown %lld left %lld; deferred %d size %zu alignment %zu grown %lld", r,
+         count, grown, left, t, need.size, need.alignment, twin_grown);
 }
 
 static void arrays(void)
@@ -498,8 +502,8 @@ static void arrays(void)
     array_case("array.1d.100000", 100000, 0, 0, 1, 1);
     array_case("array.3d.100", 100, 100, 100, 1, 1);
     array_case("array.3d.130", 130, 130, 130, 4, 1);
-    CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT,
-                                    .NumChannels = 4};
+    CUDA_ARRAY3D_DESCRIPTOR desc = {
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
     CUmipmappedArray mip = NULL;
     size_t before = device_used();
     CUresult r = cuMipmappedArrayCreate(&mip, &desc, 5);
@@ -561,13 +565,14 @@ static void captures(void)
     for (int k = 0; k < 7; k++) {
         CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
         CUstreamCaptureStatus status = 0;
-        static const char *names[] = {"pool_attr", "pool_trim", "graph_attr", "pool_attr.relaxed",
-                                      "pool_trim.relaxed", "is_capturing", "get_pool"};
+        static const char *names[] = {"pool_attr",         "pool_trim",         "graph_attr",
+                                      "pool_attr.relaxed", "pool_trim.relaxed", "is_capturing",
+                                      "get_pool"};
         cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL);
         spin(s, 1);
         if (k == 3 || k == 4)
             cuThreadExchangeStreamCaptureMode(&mode);
-        r = k == 0 || k == 3   ? cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &v)
+        r = k == 0 || k == 3 ? cuMemPoolGetAttribute(def, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &v)
             : k == 1 || k == 4 ? cuMemPoolTrimTo(def, 0)
             : k == 2 ? cuDeviceGetGraphMemAttribute(dev, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &v)
             : k == 5 ? cuStreamIsCapturing(s, &status)
@@ -610,10 +615,11 @@ static void graphs(void)
     size_t before = device_used();
     CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, dev},
                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUDA_MEM_ALLOC_NODE_PARAMS params = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, dev}},
-        .accessDescs = &access, .accessDescCount = 1, .bytesize = 50 * MIB};
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, dev}},
+                                         .accessDescs = &access,
+                                         .accessDescCount = 1,
+                                         .bytesize = 50 * MIB};
     CUresult r = cuGraphAddMemAllocNode(&alloc_node, graph, NULL, 0, &params);
     graph_line("graph.add_alloc", r, before);
     cuGraphAddMemFreeNode(&free_node, graph, &alloc_node, 1, params.dptr);

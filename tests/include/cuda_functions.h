@@ -21,44 +21,44 @@ extern "C" {
 #define CUDA_CB
 
 enum { /* results that only tests look for */
-    CUDA_ERROR_ILLEGAL_STATE = 401,
-    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
-    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
-    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
-    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
-    CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
-    CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
-    CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
-    CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
-    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
-    CUDA_ERROR_CAPTURED_EVENT = 907,
-    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+       CUDA_ERROR_ILLEGAL_STATE = 401,
+       CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+       CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
+       CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+       CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+       CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+       CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+       CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+       CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+       CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+       CUDA_ERROR_CAPTURED_EVENT = 907,
+       CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 };
 
 enum { /* CUdevice_attribute */
-    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-    CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
-    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY = 19,
-    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
-    CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
-    CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
-    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
+       CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
+       CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+       CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY = 19,
+       CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+       CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+       CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS = 89,
+       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
 };
 
 enum { /* CUpointer_attribute */
-    CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
-    CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,
-    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
-    CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
-    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
-    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
-    CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
-    CU_POINTER_ATTRIBUTE_MAPPED = 13,
-    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
-    CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
+       CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
+       CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,
+       CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
+       CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
+       CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
+       CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+       CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+       CU_POINTER_ATTRIBUTE_MAPPED = 13,
+       CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
+       CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
 };
 
 enum {
@@ -194,8 +194,8 @@ _Static_assert(sizeof(CUDA_MEMCPY3D) == 200, "CUDA_MEMCPY3D");
 #include "cuda_api.def"
 
 /* A function that takes a stream last, and its twin for the per-thread default stream. */
-#define ULL_TWO(symbol, twin, ...) \
-    CUresult symbol(__VA_ARGS__); \
+#define ULL_TWO(symbol, twin, ...)                                                                 \
+    CUresult symbol(__VA_ARGS__);                                                                  \
     CUresult symbol##twin(__VA_ARGS__)
 
 /* Devices and contexts */
@@ -254,8 +254,8 @@ ULL_TWO(cuMemPrefetchAsync_v2, _ptsz, CUdeviceptr ptr, size_t count, CUmemLocati
 /* Copies */
 ULL_TWO(cuMemcpy, _ptds, CUdeviceptr dst, CUdeviceptr src, size_t bytes);
 ULL_TWO(cuMemcpyAsync, _ptsz, CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream);
-ULL_TWO(cuMemcpyPeer, _ptds, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
-        CUcontext src_ctx, size_t bytes);
+ULL_TWO(cuMemcpyPeer, _ptds, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx,
+        size_t bytes);
 ULL_TWO(cuMemcpyPeerAsync, _ptsz, CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src,
         CUcontext src_ctx, size_t bytes, CUstream stream);
 ULL_TWO(cuMemcpyHtoD_v2, _ptds, CUdeviceptr dst, const void *src, size_t bytes);
@@ -344,8 +344,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
                               size_t count, const CUDA_MEMCPY3D *params, CUcontext ctx);
 CUresult cuGraphAddHostNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                             size_t count, const CUDA_HOST_NODE_PARAMS *params);
-CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph,
-                                  const CUgraphNode *dependencies, size_t count, CUgraph child);
+CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                  size_t count, CUgraph child);
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
                                 size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params);
 CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,

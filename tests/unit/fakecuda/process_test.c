@@ -127,8 +127,9 @@ static int role_forker(void)
     CHECK_IS(start(), 0);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(cuMemAlloc(&p, 1) == CUDA_ERROR_NOT_INITIALIZED &&
-              cuInit(0) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+        _exit(cuMemAlloc(&p, 1) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED
+                  ? 0
+                  : 1);
     waitpid(pid, &status, 0);
     CHECK_IS(status, 0);
     CHECK_IS(cuMemAlloc(&p, 1), 0);
@@ -257,8 +258,7 @@ static int role_integrated(void)
     nvmlInit_v2();
     CHECK_IS(nvmlDeviceGetHandleByIndex_v2(0, &device), 0);
     CHECK_IS(nvmlDeviceGetMemoryInfo(device, &memory), NVML_ERROR_NOT_SUPPORTED);
-    CHECK_IS(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL),
-             NVML_ERROR_NOT_SUPPORTED);
+    CHECK_IS(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL), NVML_ERROR_NOT_SUPPORTED);
     return check_failures != 0;
 }
 
@@ -324,7 +324,7 @@ static void visible_devices(void)
     sees("-1,0", "error 100");
     sees("GPU-00000002-fa4e-4000-8000-000000000002", "error 100");
     sees("GPU-00000000-fa4e-4000-8000-000000000002,0", "2"); /* one kind in a list */
-    sees("GPU-00000000-fa4e", "error 100"); /* fits all three */
+    sees("GPU-00000000-fa4e", "error 100");                  /* fits all three */
     sees("1,GPU-nonsense,0", "1");
     setenv("ULLAGE_FAKE_FASTEST", "2,1,0", 1);
     sees(NULL, "210");
@@ -350,7 +350,8 @@ static void resolution(void)
     CHECK(p == (void *)cuMemAlloc_v2);
     CHECK_IS(found, 0);
     CHECK_IS(cuGetProcAddress("cuMemAllocAsync", &p, 12000,
-                              CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found), 0);
+                              CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &found),
+             0);
     CHECK(p == (void *)cuMemAllocAsync_ptsz);
     CHECK_IS(cuGetProcAddress("cuNoSuchThing", &p, 13000, 0, &found), 0);
     CHECK(!p);
@@ -429,7 +430,8 @@ static void shared_handle(void)
     CHECK_IS(cuMemCreate(&a, 2 * MIB, &prop, 0), 0);
     CHECK_IS(cuMemExportToShareableHandle(&fd, a, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), 0);
     CHECK_IS(cuMemImportFromShareableHandle(&b, (void *)(intptr_t)fd,
-                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), 0);
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+             0);
     close(fd);
     CHECK_IS(cuMemAddressReserve(&v, 4 * MIB, 0, 0, 0), 0);
     CHECK_IS(cuMemMap(v, 2 * MIB, 0, a, 0), 0);
@@ -466,10 +468,19 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } roles[] = {
-        {"holder", role_holder}, {"churner", role_churner}, {"forker", role_forker},
-        {"execer", role_execer}, {"after_exec", role_after_exec}, {"failing", role_failing},
-        {"slow", role_slow}, {"old", role_old}, {"lister", role_lister}, {"mig", role_mig},
-        {"tagged", role_tagged}, {"integrated", role_integrated}, {"nvml", role_nvml},
+        {"holder", role_holder},
+        {"churner", role_churner},
+        {"forker", role_forker},
+        {"execer", role_execer},
+        {"after_exec", role_after_exec},
+        {"failing", role_failing},
+        {"slow", role_slow},
+        {"old", role_old},
+        {"lister", role_lister},
+        {"mig", role_mig},
+        {"tagged", role_tagged},
+        {"integrated", role_integrated},
+        {"nvml", role_nvml},
     };
     self = argv[0];
     for (size_t i = 0; argc == 2 && i < sizeof roles / sizeof *roles; i++)

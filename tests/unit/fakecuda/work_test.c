@@ -144,9 +144,16 @@ static void copies(void)
     CHECK(memcmp(host, back, N) == 0);
     CHECK_IS(cuMemcpy((CUdeviceptr)(uintptr_t)back, a + 5, 100), 0);
     CHECK(memcmp(host + 5, back, 100) == 0);
-    CUDA_MEMCPY2D two = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = a, .srcPitch = 1000,
-                         .srcXInBytes = 10, .srcY = 2, .dstMemoryType = CU_MEMORYTYPE_HOST,
-                         .dstHost = back, .dstPitch = 100, .WidthInBytes = 100, .Height = 20};
+    CUDA_MEMCPY2D two = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                         .srcDevice = a,
+                         .srcPitch = 1000,
+                         .srcXInBytes = 10,
+                         .srcY = 2,
+                         .dstMemoryType = CU_MEMORYTYPE_HOST,
+                         .dstHost = back,
+                         .dstPitch = 100,
+                         .WidthInBytes = 100,
+                         .Height = 20};
     CHECK_IS(cuMemcpy2D(&two), 0);
     CHECK(memcmp(back + 100 * 19, host + 1000 * 21 + 10, 100) == 0);
     CHECK_IS(cuMemsetD16(a, 0x1234, 8), 0);
@@ -184,7 +191,8 @@ static void pointers(void)
     CHECK_IS(cuMemAllocHost(&pinned, 1000), 0);
     memset(pinned, 3, 1000);
     CHECK_IS(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                   (CUdeviceptr)(uintptr_t)pinned), 0);
+                                   (CUdeviceptr)(uintptr_t)pinned),
+             0);
     CHECK_IS(type, CU_MEMORYTYPE_HOST);
     CHECK_IS(cuMemcpyHtoD(p, pinned, 100), 0);
     CHECK_IS(word_at(p + 96), 0x03030303);
