@@ -33,7 +33,7 @@ struct ull__device_ops {
     /* What the device has, and what is free for anybody right now. */
     ull_status (*memory)(struct ull__device *device, uint64_t *free_bytes, uint64_t *total_bytes);
 
-    /* Addresses without memory. ULL_E_NO_MEMORY when there is no room for them. */
+    /* Addresses without memory, aligned to a page. ULL_E_NO_MEMORY when there is no room for them. */
     ull_status (*reserve)(struct ull__device *device, uint64_t bytes, uint64_t *address);
     /* Gives addresses back. Pre: nothing is mapped there. */
     void (*release)(struct ull__device *device, uint64_t address, uint64_t bytes);
@@ -87,8 +87,8 @@ struct ull__device {
  * Memory of this machine as a device of total_bytes with pages of page_bytes (0: 2 MiB). Streams do
  * their work when they are synchronized, or at once: see ull__device_host_delay.
  */
-ull_status ull__device_host_create(uint64_t total_bytes, uint64_t page_bytes, struct ull__device **out,
-                                   struct ull_error *err);
+ull_status ull__device_host_create(uint64_t total_bytes, uint64_t page_bytes,
+                                   struct ull__device **out, struct ull_error *err);
 /*
  * Test hook of the host device: work on a stream, and so its events, completes only at this stream's
  * ull__device_host_advance (steps pieces of work), at a synchronize, or within a wait.
@@ -97,11 +97,19 @@ void ull__device_host_delay(struct ull__device *device, bool delayed);
 void ull__device_host_advance(struct ull__device *device, ull__stream stream, unsigned steps);
 /* Makes the n-th call from now of any op that can fail do so (ULL_E_NO_MEMORY); 0: none. */
 void ull__device_host_fail_at(struct ull__device *device, uint64_t n);
+/* Says that the stream is being captured, or no longer. */
+void ull__device_host_capture(struct ull__device *device, ull__stream stream, bool capturing);
 /* Calls of create, map and unmap so far: a steady state makes none. */
 struct ull__device_calls {
-    uint64_t creates, maps, unmaps, destroys;
+    uint64_t creates, maps, unmaps, destroys, records;
 };
 struct ull__device_calls ull__device_host_calls(struct ull__device *device);
+/* What is held now, so that a test can show that nothing leaked, and broken preconditions so far. */
+struct ull__device_held {
+    uint64_t pages, mappings, reserved_bytes, events, streams;
+    uint64_t misuses;
+};
+struct ull__device_held ull__device_host_held(struct ull__device *device);
 
 /* Device `ordinal` of the CUDA driver, in its primary context. ULL_E_NO_DEVICE. */
 ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct ull_error *err);
