@@ -1,0 +1,342 @@
+/*
+ * pool.c: speed and space of the pool on recorded traces and on random sizes, as JSON.
+ *
+ *   bench_pool [--repeat N] [--memory BYTES] [--no-random] TRACE.csv.gz...
+ *
+ * The device is the host's, whose pages are never touched, so the times are the pool's own. Each trace
+ * is played N times over one pool (20 by default); what is still live at its end is freed. Time is the
+ * median over the repetitions from the third on; latencies are taken in repetitions of their own, with
+ * the time of reading the clock taken off. "failures_at_1.02" plays it with a limit of 1.02 times the
+ * peak requested. "two_threads" has two threads play the trace at the same time over one pool, each on
+ * a stream of its own.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "device.h"
+#include "json.h"
+#include "trace.h"
+#include "ullage/pool.h"
+
+enum { MOST_REPEATS = 1000, RANDOM_LIVE = 10000, RANDOM_OPERATIONS = 1000000 };
+
+static const char *program;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "%s: %s: %s\n", program, what, why);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* --- playing ------------------------------------------------------------------------------------------ */
+
+struct player {
+    struct ull_pool *pool;
+    const struct trace *trace;
+    void **slots;
+    void *stream;
+    uint64_t failures, operations;
+    uint64_t *latencies; /* NULL: not taken */
+    unsigned int repeats;
+    double ns; /* of all repeats, an operation */
+};
+
+static void one(struct player *p, const struct trace_event *e)
+{
+    void **slot = &p->slots[e->slot];
+    p->operations++;
+    if (e->allocates) {
+        if (ull_pool_allocate(p->pool, e->size ? e->size : 1, p->stream, slot) != ULL_OK) {
+            *slot = NULL;
+            p->failures++;
+        }
+    } else {
+        if (ull_pool_free(p->pool, *slot, p->stream) != ULL_OK)
+            die("free", "refused");
+        *slot = NULL;
+    }
+}
+
+static void play(struct player *p)
+{
+    for (size_t i = 0; i < p->trace->count; i++) {
+        if (p->latencies) {
+            uint64_t before = now_ns();
+            one(p, &p->trace->events[i]);
+            p->latencies[i] = now_ns() - before;
+        } else {
+            one(p, &p->trace->events[i]);
+        }
+    }
+    for (uint32_t i = 0; i < p->trace->slots; i++) {
+        if (p->slots[i]) {
+            p->operations++;
+            ull_pool_free(p->pool, p->slots[i], p->stream);
+        }
+        p->slots[i] = NULL;
+    }
+}
+
+static struct ull_stats stats_of(struct ull_pool *pool)
+{
+    struct ull_stats s = {.size = sizeof s};
+    ull_pool_stats(pool, &s);
+    return s;
+}
+
+static struct ull_pool *new_pool(struct ull__device *device, uint64_t limit)
+{
+    struct ull_pool_options options;
+    struct ull_pool *pool;
+    struct ull_error error;
+    ull_pool_options_init(&options);
+    options.limit = limit;
+    if (ull_pool_create(device, &options, &pool, &error) != ULL_OK)
+        die("pool", error.message);
+    return pool;
+}
+
+/* --- one trace ------------------------------------------------------------------------------------------ */
+
+static void latencies(struct ull_json *json, struct player *p)
+{
+    size_t count = p->trace->count;
+    uint64_t clock[1001];
+    for (int i = 0; i < 1001; i++) {
+        uint64_t before = now_ns();
+        clock[i] = now_ns() - before;
+    }
+    qsort(clock, 1001, sizeof *clock, by_value);
+    uint64_t *best = malloc(count * sizeof *best);
+    p->latencies = malloc(count * sizeof *p->latencies);
+    if (!best || !p->latencies)
+        die("latencies", "no memory");
+    play(p);
+    for (size_t i = 0; i < count; i++)
+        best[i] = p->latencies[i] > clock[500] ? p->latencies[i] - clock[500] : 0;
+    qsort(best, count, sizeof *best, by_value);
+    ull__json_key(json, "latency_ns");
+    ull__json_object(json);
+    ull__json_key(json, "p50");
+    ull__json_u64(json, best[count / 2]);
+    ull__json_key(json, "p99");
+    ull__json_u64(json, best[count - 1 - count / 100]);
+    ull__json_key(json, "p999");
+    ull__json_u64(json, best[count - 1 - count / 1000]);
+    ull__json_key(json, "max");
+    ull__json_u64(json, best[count - 1]);
+    ull__json_object_end(json);
+    free(best);
+    free(p->latencies);
+    p->latencies = NULL;
+}
+
+/* Plays it over and over; ns an operation, and which repetition mapped last. */
+static double repeat(struct player *p, unsigned int repeats, unsigned int *last_mapping)
+{
+    static uint64_t times[MOST_REPEATS];
+    uint64_t operations = 0;
+    *last_mapping = 0;
+    for (unsigned int r = 0; r < repeats; r++) {
+        struct ull_stats before = stats_of(p->pool);
+        uint64_t from = now_ns();
+        p->operations = 0;
+        play(p);
+        times[r] = now_ns() - from;
+        operations = p->operations;
+        struct ull_stats after = stats_of(p->pool);
+        if (after.maps != before.maps || after.unmaps != before.unmaps)
+            *last_mapping = r + 1;
+        if (getenv("BENCH_POOL_VERBOSE"))
+            fprintf(stderr, "  %u: %.1f ns, maps %llu unmaps %llu held %.3f mapped %.3f\n", r + 1,
+                    (double)times[r] / (double)operations,
+                    (unsigned long long)(after.maps - before.maps),
+                    (unsigned long long)(after.unmaps - before.unmaps), (double)after.held / 1e9,
+                    (double)after.mapped / 1e9);
+    }
+    unsigned int from = repeats > 3 ? 2 : 0;
+    qsort(times + from, repeats - from, sizeof *times, by_value);
+    return (double)times[from + (repeats - from) / 2] / (double)operations;
+}
+
+static void *play_often(void *context)
+{
+    struct player *p = context;
+    play(p);
+    play(p);
+    p->operations = 0;
+    uint64_t from = now_ns();
+    for (unsigned int r = 0; r < p->repeats; r++)
+        play(p);
+    p->ns = (double)(now_ns() - from) / (double)p->operations;
+    return NULL;
+}
+
+static double two_threads(struct ull__device *device, const struct trace *trace, unsigned int repeats)
+{
+    struct ull_pool *pool = new_pool(device, 0);
+    struct player p[2];
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) {
+        p[i] = (struct player){.pool = pool, .trace = trace, .repeats = repeats};
+        p[i].slots = calloc(trace->slots, sizeof *p[i].slots);
+        if (!p[i].slots || device->ops->stream_create(device, &p[i].stream) != ULL_OK)
+            die("threads", "no memory");
+        if (pthread_create(&thread[i], NULL, play_often, &p[i]) != 0)
+            die("threads", "cannot start one");
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(thread[i], NULL);
+        free(p[i].slots);
+    }
+    ull_pool_destroy(pool);
+    for (int i = 0; i < 2; i++)
+        device->ops->stream_destroy(device, p[i].stream);
+    return (p[0].ns + p[1].ns) / 2;
+}
+
+static void bench(struct ull_json *json, struct ull__device *device, const char *name,
+                  const struct trace *trace, unsigned int repeats, uint64_t memory)
+{
+    struct player p = {.pool = new_pool(device, memory), .trace = trace};
+    p.slots = calloc(trace->slots ? trace->slots : 1, sizeof *p.slots);
+    if (!p.slots)
+        die(name, "no memory");
+    unsigned int last_mapping;
+    double ns = repeat(&p, repeats, &last_mapping);
+    struct ull_stats s = stats_of(p.pool);
+    ull__json_object(json);
+    ull__json_key(json, "trace");
+    ull__json_string(json, name);
+    ull__json_key(json, "operations");
+    ull__json_u64(json, p.operations);
+    ull__json_key(json, "peak_requested_bytes");
+    ull__json_u64(json, trace->peak_bytes);
+    ull__json_key(json, "peak_held_bytes");
+    ull__json_u64(json, s.peak_held);
+    ull__json_key(json, "ratio");
+    ull__json_number(json, (double)s.peak_held / (double)trace->peak_bytes);
+    ull__json_key(json, "failures");
+    ull__json_u64(json, p.failures);
+    ull__json_key(json, "maps");
+    ull__json_u64(json, s.maps);
+    ull__json_key(json, "unmaps");
+    ull__json_u64(json, s.unmaps);
+    ull__json_key(json, "last_repetition_that_mapped");
+    ull__json_u64(json, last_mapping);
+    ull__json_key(json, "mapped_to_held");
+    ull__json_number(json, (double)s.mapped / (double)s.held);
+    ull__json_key(json, "ns_per_operation");
+    ull__json_number(json, ns);
+    latencies(json, &p);
+    ull_pool_destroy(p.pool);
+
+    p.pool = new_pool(device, trace->peak_bytes / 50 * 51);
+    p.failures = 0;
+    repeat(&p, 5, &last_mapping);
+    ull__json_key(json, "failures_at_1.02");
+    ull__json_u64(json, p.failures);
+    ull_pool_destroy(p.pool);
+    double both = two_threads(device, trace, repeats);
+    ull__json_key(json, "two_threads_ns_per_operation");
+    ull__json_number(json, both);
+    ull__json_key(json, "two_threads_speed");
+    ull__json_number(json, ns / both);
+    ull__json_object_end(json);
+    free(p.slots);
+}
+
+/* --- random sizes ----------------------------------------------------------------------------------------- */
+
+static uint64_t random_state = 0x9e3779b97f4a7c15ull;
+
+static uint64_t random_next(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* Sizes from 256 B to 64 MiB, as many between a power of two and the next as between any others. */
+static struct trace random_trace(void)
+{
+    struct trace trace = {.slots = RANDOM_LIVE};
+    uint64_t *sizes = calloc(RANDOM_LIVE, sizeof *sizes), live = 0;
+    trace.events = calloc(RANDOM_OPERATIONS, sizeof *trace.events);
+    if (!sizes || !trace.events)
+        die("random", "no memory");
+    while (trace.count + 1 < RANDOM_OPERATIONS) {
+        uint32_t slot = (uint32_t)(random_next() % RANDOM_LIVE);
+        if (sizes[slot]) {
+            trace.events[trace.count++] = (struct trace_event){.slot = slot};
+            live -= sizes[slot];
+        }
+        uint64_t power = (uint64_t)256 << random_next() % 18;
+        sizes[slot] = power + random_next() % power;
+        live += sizes[slot];
+        trace.events[trace.count++] =
+            (struct trace_event){.size = sizes[slot], .slot = slot, .allocates = true};
+        if (live > trace.peak_bytes)
+            trace.peak_bytes = live;
+    }
+    free(sizes);
+    return trace;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned int repeats = 20;
+    uint64_t memory = 0;
+    bool random_sizes = true;
+    struct ull__device *device;
+    struct ull_error error;
+    struct ull_json json;
+    program = argv[0];
+    if (ull__device_host_create((uint64_t)96 << 30, 0, &device, &error) != ULL_OK)
+        die("device", error.message);
+    ull__json_init(&json, stdout);
+    ull__json_array(&json);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
+            repeats = (unsigned int)strtoul(argv[++i], NULL, 10);
+            if (repeats < 1 || repeats > MOST_REPEATS)
+                die("--repeat", "expected 1 to 1000");
+        } else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc) {
+            memory = strtoull(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--no-random") == 0) {
+            random_sizes = false;
+        } else {
+            struct trace trace;
+            if (trace_load(argv[i], &trace, &error) != ULL_OK)
+                die(argv[i], error.message);
+            bench(&json, device, argv[i], &trace, repeats, memory);
+            trace_free(&trace);
+        }
+    }
+    if (random_sizes) {
+        struct trace trace = random_trace();
+        bench(&json, device, "random", &trace, repeats < 5 ? repeats : 5, memory);
+        free(trace.events);
+    }
+    ull__json_array_end(&json);
+    ull__json_finish(&json);
+    ull__device_destroy(device);
+    return 0;
+}

@@ -1,0 +1,376 @@
+/*
+ * build.c: getting pages side by side when no free chunk at home is large enough.
+ *
+ * First, a view that was made before and whose pages are free now is used again; no call of the device is
+ * needed. Otherwise there are two ways. Home is extended with new pages behind a free chunk at the edge of
+ * a hole. Or a view is made of free pages, wherever they lie, and of the missing new ones. The way with
+ * fewer new pages is taken, so memory is refused only when the free pages and those left under the limit
+ * together are too few: nothing depends on where free pages lie. When no new page is needed it is
+ * always a view, so that home stays as it is.
+ *
+ * Pages come from the largest free chunks first: few pieces, so lending and giving back is quick.
+ */
+#include "pool_private.h"
+
+#define NONE ((uint32_t)ULL_NONE)
+
+/* How an extension of home would look. */
+struct extension {
+    struct ull__chunk *hole, *edge; /* edge: the free chunk before the hole, or NULL */
+    uint64_t pages;
+};
+
+/* Free pages, in pool->scratch. */
+struct gathered {
+    uint64_t count;
+    bool of_lane; /* some of them wait for the lane */
+};
+
+static bool usable(const struct ull__chunk *c, uint16_t lane)
+{
+    return c && c->state == ULL_FREE && (c->lane == lane || c->lane == ULL_CLEAN);
+}
+
+static uint64_t align_up(uint64_t address, uint64_t alignment)
+{
+    return (address + alignment - 1) & ~(alignment - 1);
+}
+
+bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
+{
+    /* A view may be cut at each of its slots, and home at each of those; then some for the request. */
+    uint64_t views = pool->mapped + further_mappings - pool->held;
+    return ull__chunks_ensure(pool, 3 * views + 16);
+}
+
+/* What was lent is of the lane if some of it waits for the lane. */
+static void label(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, bool of_lane)
+{
+    c->lane = of_lane ? lane : ULL_CLEAN;
+    c->seq = of_lane ? pool->lanes[lane].seq : 0;
+}
+
+/* --- free pages ------------------------------------------------------------------------------------------ */
+
+static void gather_treap(struct ull_pool *pool, const struct ull__chunk *root, uint64_t enough,
+                         struct gathered *g)
+{
+    /* By size, largest first, without a stack: each step searches from the root. */
+    const struct ull__chunk *done = NULL;
+    while (g->count < enough) {
+        const struct ull__chunk *c = NULL;
+        for (const struct ull__chunk *at = root; at;) {
+            if (!done || ull__chunk_before(at->size, at->address, done)) {
+                c = at;
+                at = at->u.free.right;
+            } else {
+                at = at->u.free.left;
+            }
+        }
+        if (!c)
+            return;
+        done = c;
+        uint32_t slot = ull__slot_up(pool, c->address);
+        uint32_t end = ull__slot_down(pool, c->address + c->size);
+        g->of_lane |= slot < end && c->lane != ULL_CLEAN;
+        for (; slot < end && g->count < enough; slot++)
+            pool->scratch[g->count++] = slot;
+    }
+}
+
+static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t enough)
+{
+    struct gathered g = {0};
+    unsigned int least = ull__bin_of(pool->page_bytes);
+    const struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[ULL_HOME];
+    const struct ull__bins *own = pool->lanes[lane].bins[ULL_HOME];
+    for (unsigned int bin = ULL_BINS; bin-- > least && g.count < enough;) {
+        gather_treap(pool, clean->root[bin], enough, &g);
+        if (own != clean)
+            gather_treap(pool, own->root[bin], enough, &g);
+    }
+    return g;
+}
+
+/* --- views that are there --------------------------------------------------------------------------------- */
+
+/* Are the pages free, and for this lane? */
+static bool pages_usable(const struct ull_pool *pool, uint32_t slot, uint64_t count, uint16_t lane,
+                         bool *of_lane)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t home = pool->slots[slot + i].home;
+        if (home == NONE || !ull__page_free(pool, home))
+            return false;
+    }
+    *of_lane = false;
+    for (uint64_t i = 0; i < count; i++) {
+        const struct ull__chunk *c = ull__cover(pool, pool->slots[slot + i].home);
+        if (!usable(c, lane))
+            return false;
+        *of_lane |= c->lane != ULL_CLEAN;
+        if (pool->streams == 1 && *of_lane)
+            return true; /* all the rest is the lane's too, or nobody's */
+    }
+    return true;
+}
+
+static struct ull__chunk *use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
+                                   uint16_t lane)
+{
+    bool of_lane;
+    for (uint32_t r = pool->by_size; r != NONE && pool->ranges[r].count / 2 <= pages;
+         r = pool->ranges[r].by_size) {
+        const struct ull__range *range = &pool->ranges[r];
+        if (range->count < pages || ull__slot_address(pool, range->first) % alignment != 0 ||
+            !pages_usable(pool, range->first, pages, lane, &of_lane))
+            continue;
+        struct ull__chunk *c = ull__lend(pool, range->first, (uint32_t)pages);
+        label(pool, c, lane, of_lane);
+        return c;
+    }
+    return NULL;
+}
+
+/* --- extending home ---------------------------------------------------------------------------------------- */
+
+/* The hole that takes fewest pages, the lowest of those. */
+static struct extension find_extension(const struct ull_pool *pool, uint64_t size,
+                                       uint64_t alignment, uint16_t lane)
+{
+    struct extension best = {0};
+    for (struct ull__chunk *hole = pool->holes; hole; hole = hole->u.free.right) {
+        struct ull__chunk *edge = usable(hole->prev, lane) ? hole->prev : NULL;
+        uint64_t start = align_up(edge ? edge->address : hole->address, alignment);
+        uint64_t pages = ull__pages_for(pool, start + size - hole->address);
+        if (start + size <= hole->address || pages << pool->page_shift > hole->size)
+            continue;
+        if (!best.hole || pages < best.pages ||
+            (pages == best.pages && hole->address < best.hole->address))
+            best = (struct extension){.hole = hole, .edge = edge, .pages = pages};
+    }
+    return best;
+}
+
+static void relabel(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq)
+{
+    ull__free_remove(pool, c);
+    c->lane = lane;
+    c->seq = seq;
+    ull__free_insert(pool, c);
+}
+
+/* New pages at the start of a hole, free for everybody or, beside the edge, for whom that is. */
+static ull_status extend(struct ull_pool *pool, const struct extension *e)
+{
+    uint32_t slot = ull__slot_down(pool, e->hole->address);
+    ull_status status = ull__pages_create(pool, slot, e->pages);
+    if (status != ULL_OK)
+        return status;
+    uint16_t lane = e->edge ? e->edge->lane : ULL_CLEAN;
+    struct ull__chunk *c = ull__hole_fill(pool, slot, (uint32_t)e->pages);
+    ull__make_free(pool, c, lane, 0, 0, 0);
+    return ULL_OK;
+}
+
+/* --- making a view ------------------------------------------------------------------------------------------ */
+
+/* New pages at the lowest hole that has room for them; their home slots to pool->scratch[at...]. */
+static ull_status add_pages(struct ull_pool *pool, uint64_t count, uint64_t at)
+{
+    struct extension e = {.pages = count};
+    if (count == 0)
+        return ULL_OK;
+    for (struct ull__chunk *hole = pool->holes; hole; hole = hole->u.free.right) {
+        if (hole->size >> pool->page_shift >= count && (!e.hole || hole->address < e.hole->address))
+            e.hole = hole;
+    }
+    if (!e.hole)
+        return ULL_E_NO_MEMORY;
+    uint32_t slot = ull__slot_down(pool, e.hole->address);
+    ull_status status = extend(pool, &e);
+    for (uint64_t i = 0; i < count && status == ULL_OK; i++)
+        pool->scratch[at + i] = slot + (uint32_t)i;
+    return status;
+}
+
+/* A view of the pages in pool->scratch; their order is that of addresses. */
+static ull_status make_view(struct ull_pool *pool, uint32_t first, uint64_t pages,
+                            struct ull__chunk **chunk)
+{
+    uint32_t range = ull__range_add(pool, first, (uint32_t)pages);
+    if (range == NONE)
+        return ULL_E_NO_MEMORY;
+    ull_status status = ull__view_map(pool, first, pages, pool->scratch);
+    if (status != ULL_OK) {
+        ull__range_drop(pool, range);
+        return status;
+    }
+    pool->ranges[range].chunks->state = ULL_SHADOW;
+    *chunk = ull__lend(pool, first, (uint32_t)pages);
+    return ULL_OK;
+}
+
+static uint32_t find_addresses(struct ull_pool *pool, uint64_t pages, uint64_t alignment)
+{
+    for (;;) {
+        uint32_t first = ull__addresses_find(pool, pages, alignment);
+        if (first != NONE || !ull__range_evict(pool))
+            return first;
+    }
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------ */
+
+static ull_status build_view(struct ull_pool *pool, uint64_t alignment, uint16_t lane,
+                             struct ull__shortage *shortage, struct ull__chunk **chunk)
+{
+    uint64_t pages = shortage->needed;
+    ull__ranges_bound(pool, pages);
+    uint32_t first = find_addresses(pool, pages, alignment);
+    if (first == NONE)
+        return ULL_E_NO_MEMORY;
+    struct gathered g = gather(pool, lane, pages);
+    ull_status status = add_pages(pool, pages - g.count, g.count);
+    if (status == ULL_OK)
+        status = make_view(pool, first, pages, chunk);
+    if (status == ULL_OK)
+        label(pool, *chunk, lane, g.of_lane);
+    return status;
+}
+
+ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, uint16_t lane,
+                      struct ull__shortage *shortage, struct ull__chunk **chunk)
+{
+    uint64_t needed = ull__pages_for(pool, size);
+    uint64_t left = pool->limit_pages > pool->held ? pool->limit_pages - pool->held : 0;
+    *shortage = (struct ull__shortage){.needed = needed, .left = left};
+    if (needed > pool->total_pages || !ull__host_memory(pool, 2 * needed))
+        return ULL_E_NO_MEMORY;
+    *chunk = use_view(pool, needed, alignment, lane);
+    if (*chunk)
+        return ULL_OK;
+    uint64_t available = gather(pool, lane, needed).count;
+    uint64_t missing = needed - available;
+    struct extension e = find_extension(pool, size, alignment, lane);
+    shortage->available = available;
+    bool extends = missing > 0 && e.hole && e.pages <= missing;
+    if ((extends ? e.pages : missing) > left)
+        return ULL_E_NO_MEMORY;
+    ull_status status;
+    if (extends) {
+        uint32_t slot = ull__slot_down(pool, e.hole->address);
+        status = extend(pool, &e);
+        *chunk = status == ULL_OK ? ull__cover(pool, slot) : NULL;
+    } else {
+        status = build_view(pool, alignment, lane, shortage, chunk);
+    }
+    shortage->device_full = status != ULL_OK;
+    return status == ULL_OK ? ULL_OK : ULL_E_NO_MEMORY;
+}
+
+/* The first slot of small requests that is a shadow with a usable page, or has no page at all. */
+static uint32_t find_small_slot(const struct ull_pool *pool, uint16_t lane, uint32_t *empty)
+{
+    bool of_lane;
+    uint32_t end = 2 * pool->home_count;
+    *empty = pool->small_end < end ? pool->small_end : NONE;
+    for (uint32_t slot = pool->home_count; slot < pool->small_end; slot++) {
+        if (pool->slots[slot].home == NONE)
+            *empty = *empty == pool->small_end || *empty == NONE ? slot : *empty;
+        else if (pages_usable(pool, slot, 1, lane, &of_lane))
+            return slot;
+    }
+    return NONE;
+}
+
+/* Binds a slot without page to a free or new page. */
+static ull_status bind_small(struct ull_pool *pool, uint32_t slot, uint16_t lane,
+                             struct ull__shortage *shortage)
+{
+    struct gathered g = gather(pool, lane, 1);
+    shortage->available = g.count;
+    if (slot == NONE || 1 - g.count > shortage->left)
+        return ULL_E_NO_MEMORY;
+    ull_status status = add_pages(pool, 1 - g.count, 0);
+    if (status == ULL_OK)
+        status = ull__view_map(pool, slot, 1, pool->scratch);
+    if (status != ULL_OK) {
+        shortage->device_full = true;
+        return status;
+    }
+    struct ull__chunk *c = ull__hole_fill(pool, slot, 1);
+    c->state = ULL_SHADOW;
+    ull__cover_add(pool, c);
+    if (slot >= pool->small_end)
+        pool->small_end = slot + 1;
+    return ULL_OK;
+}
+
+ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__shortage *shortage,
+                            struct ull__chunk **chunk)
+{
+    uint64_t left = pool->limit_pages > pool->held ? pool->limit_pages - pool->held : 0;
+    *shortage = (struct ull__shortage){.needed = 1, .left = left};
+    if (!ull__host_memory(pool, 2))
+        return ULL_E_NO_MEMORY;
+    uint32_t empty, slot = find_small_slot(pool, lane, &empty);
+    if (slot == NONE) {
+        slot = empty;
+        ull_status status = bind_small(pool, slot, lane, shortage);
+        if (status != ULL_OK)
+            return status;
+    }
+    const struct ull__chunk *page = ull__cover(pool, pool->slots[slot].home);
+    uint16_t tag = page->lane;
+    uint64_t seq = page->seq;
+    ull__retained_return(pool);
+    struct ull__chunk *c = ull__lend(pool, slot, 1);
+    pool->retained = slot; /* free until the request takes it */
+    pool->free_pages++;
+    ull__make_free(pool, c, tag, seq, slot, slot + 1);
+    *chunk = ull__cover(pool, slot);
+    return ULL_OK;
+}
+
+ull_status ull__commit(struct ull_pool *pool, uint64_t count)
+{
+    return ull__host_memory(pool, 0) ? add_pages(pool, count, 0) : ULL_E_NO_MEMORY;
+}
+
+/* --- joining for one lane ------------------------------------------------------------------------------------- */
+
+/* Makes the free chunks from c on, `size` bytes in all at least, one that waits for the lane. */
+static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, uint64_t size,
+                                   uint16_t lane)
+{
+    relabel(pool, c, lane, c->lane == lane ? c->seq : 0);
+    while (c->size < size) {
+        struct ull__chunk *next = c->next;
+        ull__free_remove(pool, next);
+        next->state = ULL_SWEPT;
+        ull__make_free(pool, next, lane, next->lane == lane ? next->seq : 0,
+                       ull__slot_up(pool, next->address),
+                       ull__slot_down(pool, next->address + next->size));
+    }
+    return c;
+}
+
+struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t alignment,
+                                 uint16_t lane)
+{
+    struct ull__chunk *start = NULL;
+    for (struct ull__chunk *c = pool->ranges[ULL_HOME].chunks; c; c = c->next) {
+        if (!usable(c, lane)) {
+            start = NULL;
+            continue;
+        }
+        if (!start)
+            start = c;
+        uint64_t run = c->address + c->size - start->address;
+        uint64_t lost = align_up(start->address, alignment) - start->address;
+        if (run >= lost && run - lost >= size)
+            return join_run(pool, start, size + lost, lane);
+    }
+    return NULL;
+}

@@ -1,0 +1,169 @@
+/*
+ * check.c: the invariants of a pool, for tests. Reads everything; calls no code that changes anything.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pool_private.h"
+
+#define NONE ((uint32_t)ULL_NONE)
+
+struct findings {
+    char *what;
+    size_t size;
+    bool good;
+    uint64_t free_bytes, live, in_use, waiting, mapped, chunks;
+};
+
+__attribute__((format(printf, 3, 4))) static void expect(struct findings *f, bool good,
+                                                         const char *format, ...)
+{
+    va_list args;
+    if (good || !f->good)
+        return;
+    f->good = false;
+    va_start(args, format);
+    vsnprintf(f->what, f->size, format, args);
+    va_end(args);
+}
+
+static bool in_treap(const struct ull__chunk *root, const struct ull__chunk *c)
+{
+    while (root && root != c)
+        root = ull__chunk_before(c->size, c->address, root) ? root->u.free.left : root->u.free.right;
+    return root == c;
+}
+
+static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struct findings *f)
+{
+    unsigned long long at = c->address;
+    const struct ull__chunk *next = c->next;
+    expect(f, c->size > 0 && c->size % ULL_UNIT == 0 && c->address % ULL_UNIT == 0,
+           "chunk %llx: size %llu", at, (unsigned long long)c->size);
+    expect(f, c->state != ULL_SWEPT, "chunk %llx is between two lanes", at);
+    if (next) {
+        expect(f, next->prev == c && next->address == c->address + c->size,
+               "chunk %llx and its next are not neighbours", at);
+        expect(f, !(c->state == ULL_HOLE && next->state == ULL_HOLE), "two holes at %llx", at);
+        expect(f, !(c->state == ULL_FREE && next->state == ULL_FREE && c->lane == next->lane),
+               "two free chunks of one lane at %llx", at);
+    }
+    uint32_t first = ull__slot_up(pool, c->address);
+    uint32_t end = ull__slot_down(pool, c->address + c->size);
+    if (c->state == ULL_FREE) {
+        const struct ull__bins *bins = pool->lanes[c->lane].bins[c->tier];
+        unsigned int bin = ull__bin_of(c->size);
+        expect(f, in_treap(bins->root[bin], c), "free chunk %llx is not in its bin", at);
+        expect(f, bins->bits[bin / 64] >> (bin % 64) & 1 && bins->words >> (bin / 64) & 1,
+               "bin %u has no bit", bin);
+    }
+    if (c->state == ULL_LIVE)
+        expect(f, ull__table_find(pool, c->address) == c, "chunk %llx is not in the table", at);
+    if (c->state == ULL_SHADOW || c->state == ULL_HOLE)
+        expect(f, c->address % pool->page_bytes == 0 && c->size % pool->page_bytes == 0,
+               "shadow or hole %llx is not of whole slots", at);
+    bool covers = c->state != ULL_LIVE && c->state != ULL_WAITING;
+    for (uint32_t slot = first; slot < end; slot++) {
+        expect(f, (pool->slots[slot].home == NONE) == (c->state == ULL_HOLE),
+               "slot %u of chunk %llx: home %u in state %u", slot, at, pool->slots[slot].home,
+               c->state);
+        expect(f, c->tier != ULL_VIEW || c->state != ULL_FREE, "view slot %u is free", slot);
+        expect(f, c->tier != ULL_SMALL || c->state != ULL_FREE || slot == pool->retained,
+               "small slot %u is free", slot);
+        bool set = ull__slotset_next(&pool->covers, slot, slot + 1) == slot;
+        expect(f, set == (covers && slot == first), "slot %u: a cover begins or does not", slot);
+        expect(f, !covers || ull__cover(pool, slot) == c, "slot %u: not covered by %llx", slot, at);
+    }
+}
+
+static void count_chunk(const struct ull__chunk *c, struct findings *f)
+{
+    f->chunks++;
+    if (c->state == ULL_LIVE) {
+        f->live++;
+        f->in_use += c->size;
+    }
+    if (c->state == ULL_WAITING)
+        f->waiting += c->size;
+    if (c->state == ULL_FREE)
+        f->free_bytes += c->size;
+}
+
+static void check_ranges(struct ull_pool *pool, struct findings *f)
+{
+    uint64_t end_before = 0;
+    for (uint32_t r = ULL_HOME; r != NONE; r = pool->ranges[r].next) {
+        const struct ull__range *range = &pool->ranges[r];
+        uint64_t at = ull__slot_address(pool, range->first);
+        expect(f, range->first >= end_before, "range %u overlaps", r);
+        expect(f, range->chunks && !range->chunks->prev, "range %u: first chunk", r);
+        for (const struct ull__chunk *c = range->chunks; c; c = c->next) {
+            expect(f, c->address == at, "range %u: a gap", r);
+            at = c->address + c->size;
+            check_chunk(pool, c, f);
+            count_chunk(c, f);
+        }
+        end_before = (uint64_t)range->first + range->count;
+        expect(f, at == ull__slot_address(pool, end_before), "range %u: too short", r);
+        for (uint32_t slot = range->first; slot < end_before; slot++) {
+            uint32_t home = pool->slots[slot].home;
+            if (home == NONE)
+                continue;
+            f->mapped++;
+            expect(f, pool->range_of[slot] == r, "slot %u: range %u", slot, pool->range_of[slot]);
+            expect(f, pool->slots[home].home == home, "slot %u: page %u is not held", slot, home);
+        }
+    }
+}
+
+/* A page is used at one of its slots, and a shadow at all others; or it is free at home. */
+static void check_page(struct ull_pool *pool, uint32_t home, uint64_t *free_pages, struct findings *f)
+{
+    uint32_t slot = home, slots = 0, shadows = 0;
+    const struct ull__chunk *c = ull__cover(pool, home);
+    bool is_free = c && c->state == ULL_FREE;
+    do {
+        c = ull__cover(pool, slot);
+        expect(f, pool->slots[slot].home == home, "slot %u is in the ring of page %u", slot, home);
+        expect(f, slot == home || pool->range_of[slot] != ULL_HOME, "page %u is home twice", home);
+        shadows += c && c->state == ULL_SHADOW;
+        slots++;
+        slot = pool->slots[slot].next;
+    } while (slot != home && slots <= pool->slot_count);
+    expect(f, shadows == slots - 1, "page %u: %u slots, %u shadows", home, slots, shadows);
+    expect(f, is_free == ull__page_free(pool, home), "page %u: free bit", home);
+    *free_pages += is_free;
+}
+
+bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
+{
+    struct findings f = {.what = what, .size = size, .good = true};
+    uint64_t free_pages = 0, held = 0, lanes = 0;
+    pthread_mutex_lock(&pool->lock);
+    check_ranges(pool, &f);
+    for (uint32_t i = 0; i < pool->home_count && f.good; i++) {
+        if (pool->slots[i].home == NONE)
+            continue;
+        held++;
+        check_page(pool, i, &free_pages, &f);
+    }
+    free_pages += pool->retained != NONE;
+    for (uint32_t i = 0; i < pool->lane_count; i++)
+        lanes += pool->lanes[i].free_bytes;
+    expect(&f, held == pool->held, "%llu pages held, not %llu", (unsigned long long)held,
+           (unsigned long long)pool->held);
+    expect(&f, free_pages == pool->free_pages, "%llu free pages, not %llu",
+           (unsigned long long)free_pages, (unsigned long long)pool->free_pages);
+    expect(&f, f.mapped == pool->mapped, "%llu mappings, not %llu", (unsigned long long)f.mapped,
+           (unsigned long long)pool->mapped);
+    expect(&f, f.live == pool->table_count && f.live == pool->stats.count,
+           "%llu chunks in use, %llu in the table", (unsigned long long)f.live,
+           (unsigned long long)pool->table_count);
+    expect(&f, f.in_use == pool->stats.in_use, "in use %llu", (unsigned long long)f.in_use);
+    expect(&f, f.waiting == pool->waiting_bytes, "waiting %llu", (unsigned long long)f.waiting);
+    expect(&f, lanes == f.free_bytes, "lanes have %llu free", (unsigned long long)lanes);
+    expect(&f, f.chunks == pool->chunk_count, "%llu chunks, not %llu", (unsigned long long)f.chunks,
+           (unsigned long long)pool->chunk_count);
+    pthread_mutex_unlock(&pool->lock);
+    return f.good;
+}

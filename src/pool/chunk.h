@@ -1,0 +1,39 @@
+/*
+ * chunk.h: a piece of addresses, as the pool knows it. One cache line of host memory, none of the device.
+ */
+#ifndef ULLAGE_CHUNK_H
+#define ULLAGE_CHUNK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ull__chunk_state {
+    ULL_LIVE,    /* in use by the program */
+    ULL_WAITING, /* freed, but streams that used it have not passed yet; in pool->waiting */
+    ULL_FREE,    /* in the bins of its lane */
+    ULL_SWEPT,   /* on its way: in no bins, soon free or in use */
+    ULL_SHADOW,  /* whole slots whose pages are to be used through other addresses now */
+    ULL_HOLE     /* whole slots without pages */
+};
+
+struct ull__chunk {
+    uint64_t address, size;
+    struct ull__chunk *prev, *next; /* neighbours within the range; NULL at its ends */
+    union {
+        struct {
+            struct ull__chunk *left, *right; /* in a bin's treap */
+        } free;
+        struct {
+            uint64_t requested;
+            const char *tag;
+        } live;
+    } u;
+    uint64_t seq; /* FREE, SHADOW, WAITING: the free of the lane that must have passed for others */
+    uint32_t uses; /* LIVE, WAITING: the first of pool->uses, 0 for none */
+    uint16_t lane; /* FREE, SHADOW, WAITING: whose it is; LIVE: the graph's that it belongs to, or 0 */
+    uint16_t bin : 10, state : 3, tier : 2;
+};
+
+_Static_assert(sizeof(struct ull__chunk) == 64, "a chunk is a cache line");
+
+#endif

@@ -1,0 +1,246 @@
+/*
+ * pool.c: requests and frees.
+ *
+ * A request takes the best fit among what its stream has free and what nobody waits for. If there is
+ * none, in this order: frees of other streams that have passed, free neighbours that wait for this
+ * stream joined with those that wait for none, free pages put together with the missing new ones
+ * (build.c), and at last a wait for frees that are pending.
+ *
+ * Small requests are kept apart: they have ranges of their own, though both kinds share the pages.
+ * A program keeps many small things for long (parameters of biases, counters, states); one of
+ * them in the middle of what was a large tensor would take that page out of use for large requests, and
+ * a run of them would cut the memory into pieces (pytorch/pytorch#35901). Above small_bytes a chunk
+ * holds about half a page at least, so that what it blocks is of its own size.
+ *
+ * One lock is over all. A request or free takes some 40 ns in it; device calls are made with it held,
+ * since they change what the lock is over, waits for streams are not.
+ */
+#include <stdlib.h>
+
+#include "error.h"
+#include "pool_private.h"
+
+enum { ALIGNED_LOOKS = 16 };
+
+struct ask {
+    uint64_t size, alignment; /* size: rounded to units */
+    bool small;
+    uint16_t lane;
+};
+
+/* --- finding -------------------------------------------------------------------------------------------- */
+
+static uint64_t align_up(uint64_t address, uint64_t alignment)
+{
+    return (address + alignment - 1) & ~(alignment - 1);
+}
+
+static bool fits(const struct ull__chunk *c, uint64_t size, uint64_t alignment)
+{
+    uint64_t lost = align_up(c->address, alignment) - c->address;
+    return c->size >= lost && c->size - lost >= size;
+}
+
+/* The best fit at an alignment: a few are looked at in order, then one is taken that must do. */
+static struct ull__chunk *find_aligned(const struct ull__bins *bins, const struct ask *ask)
+{
+    struct ull__chunk *c = ull__bins_find(bins, ask->size, 0);
+    for (int i = 0; c && i < ALIGNED_LOOKS; i++) {
+        if (fits(c, ask->size, ask->alignment))
+            return c;
+        c = ull__bins_find(bins, c->size, c->address + 1);
+    }
+    return c ? ull__bins_find(bins, ask->size + ask->alignment - ULL_UNIT, 0) : NULL;
+}
+
+static struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t lane, unsigned int tier,
+                                  const struct ask *ask)
+{
+    const struct ull__bins *bins = pool->lanes[lane].bins[tier];
+    if (ask->alignment == ULL_UNIT)
+        return ull__bins_find(bins, ask->size, 0);
+    return find_aligned(bins, ask);
+}
+
+static struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned int tier,
+                                    const struct ask *ask)
+{
+    struct ull__chunk *own = find_in(pool, ask->lane, tier, ask);
+    struct ull__chunk *clean = find_in(pool, ULL_CLEAN, tier, ask);
+    if (!own || !clean)
+        return own ? own : clean;
+    return ull__chunk_before(own->size, own->address, clean) ? own : clean;
+}
+
+/* At home first; then in what requests that were served through views left over. */
+static struct ull__chunk *find(const struct ull_pool *pool, const struct ask *ask)
+{
+    if (ask->small)
+        return find_tier(pool, ULL_SMALL, ask);
+    struct ull__chunk *c = find_tier(pool, ULL_HOME, ask);
+    return c ? c : find_tier(pool, ULL_VIEW, ask);
+}
+
+/* Gives back what is above a limit that was lowered. */
+static bool within_limit(struct ull_pool *pool)
+{
+    if (pool->held > pool->limit_pages) {
+        ull__lanes_want(pool, (uint16_t)-1);
+        ull__pages_return(pool, pool->held - pool->limit_pages);
+    }
+    return pool->held <= pool->limit_pages;
+}
+
+/* Everything that can be done without waiting. */
+static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask,
+                                    struct ull__shortage *shortage)
+{
+    struct ull__chunk *c = NULL;
+    *shortage = (struct ull__shortage){.needed = ull__pages_for(pool, ask->size)};
+    if (!within_limit(pool))
+        return NULL;
+    if (ull__lanes_want(pool, ask->lane))
+        c = find(pool, ask);
+    if (c)
+        return c;
+    if (ask->small) {
+        ull__build_small(pool, ask->lane, shortage, &c);
+        return c;
+    }
+    if (pool->retained != (uint32_t)ULL_NONE) {
+        ull__retained_return(pool);
+        c = find(pool, ask);
+    }
+    if (!c && pool->streams > 1)
+        c = ull__coalesce(pool, ask->size, ask->alignment, ask->lane);
+    if (!c)
+        ull__build(pool, ask->size, ask->alignment, ask->lane, shortage, &c);
+    return c;
+}
+
+/* --- requests -------------------------------------------------------------------------------------------- */
+
+/* Cuts the request out of the chunk that was found. Nothing fails from here on. */
+static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask *ask,
+                   uint64_t requested, const char *tag)
+{
+    c = ull__take(pool, c, align_up(c->address, ask->alignment), ask->size);
+    c->u.live.requested = requested;
+    c->u.live.tag = tag;
+    c->uses = 0;
+    c->lane = ULL_CLEAN;
+    if (pool->lanes[ask->lane].graph) {
+        c->lane = ask->lane;
+        pool->lanes[ask->lane].live++;
+    }
+    uint32_t range = pool->range_of[ull__slot_down(pool, c->address)];
+    if (range > ULL_SMALL)
+        pool->ranges[range].used = pool->clock;
+    ull__table_add(pool, c);
+    ull__count_allocation(pool, c->size, requested);
+    return (void *)(uintptr_t)c->address;
+}
+
+static bool host_memory(struct ull_pool *pool)
+{
+    return ull__table_ensure(pool) && ull__host_memory(pool, 0);
+}
+
+static ull_status allocate(struct ull_pool *pool, const struct ull_request *request,
+                           uint64_t alignment, struct ull_refusal *refusal, void **address)
+{
+    struct ask ask = {.size = (request->bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1),
+                      .alignment = alignment,
+                      .small = request->bytes <= pool->options.small_bytes &&
+                               request->bytes <= pool->page_bytes && alignment <= pool->page_bytes};
+    bool capturing = pool->device->ops->capturing(pool->device, request->stream);
+    pthread_mutex_lock(&pool->lock);
+    uint64_t began = ull__count_begin(pool);
+    ask.lane = ull__lane_now(pool, request->stream, capturing);
+    struct ull__chunk *c = NULL;
+    struct ull__shortage shortage = {.needed = ull__pages_for(pool, request->bytes)};
+    bool slow = false;
+    if (ask.lane != 0 && request->bytes <= pool->total_pages << pool->page_shift &&
+        alignment <= (uint64_t)pool->slot_count << pool->page_shift && host_memory(pool)) {
+        if (pool->held <= pool->limit_pages)
+            c = find(pool, &ask);
+        if (!c) {
+            slow = true;
+            began = began ? began : ull__now(pool);
+            c = find_more(pool, &ask, &shortage);
+        }
+        uint64_t waited = 0;
+        while (!c && waited < pool->options.wait_ns) {
+            uint64_t from = ull__now(pool);
+            if (!ull__lanes_wait(pool, ask.lane, pool->options.wait_ns - waited))
+                break;
+            waited += ull__now(pool) - from;
+            c = host_memory(pool) && pool->held <= pool->limit_pages ? find(pool, &ask) : NULL;
+            c = c ? c : find_more(pool, &ask, &shortage);
+        }
+    }
+    ull_status status = c ? ULL_OK : ULL_E_NO_MEMORY;
+    if (c) {
+        *address = serve(pool, c, &ask, request->bytes, request->tag);
+    } else {
+        pool->stats.refusals++;
+        if (refusal)
+            ull__refusal_fill(pool, request, &shortage, refusal);
+    }
+    ull__count_end(pool, began, slow);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+ull_status ull_pool_request(struct ull_pool *pool, const struct ull_request *request,
+                            struct ull_refusal *refusal, void **address)
+{
+    uint64_t alignment = request->alignment ? request->alignment : ULL_UNIT;
+    if (request->bytes == 0 || (alignment & (alignment - 1)) != 0)
+        return ULL_E_INVALID;
+    return allocate(pool, request, alignment < ULL_UNIT ? ULL_UNIT : alignment, refusal, address);
+}
+
+ull_status ull_pool_allocate(struct ull_pool *pool, uint64_t bytes, void *stream, void **address)
+{
+    struct ull_request request = {.bytes = bytes, .stream = stream};
+    return ull_pool_request(pool, &request, NULL, address);
+}
+
+/* --- frees ------------------------------------------------------------------------------------------------ */
+
+ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
+{
+    if (!address)
+        return ULL_OK;
+    bool capturing = pool->device->ops->capturing(pool->device, stream);
+    pthread_mutex_lock(&pool->lock);
+    uint64_t began = ull__count_begin(pool);
+    ull_status status = ULL_E_INVALID;
+    struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);
+    uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
+    if (c && lane == 0)
+        status = ULL_E_NO_MEMORY;
+    if (c && lane != 0) {
+        ull__table_take(pool, c->address);
+        ull__count_free(pool, c->size, c->u.live.requested);
+        ull__lane_free(pool, c, lane);
+        status = ULL_OK;
+    }
+    ull__count_end(pool, began, false);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
+{
+    bool capturing = pool->device->ops->capturing(pool->device, stream);
+    pthread_mutex_lock(&pool->lock);
+    struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);
+    uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
+    ull_status status = c ? ULL_E_NO_MEMORY : ULL_E_INVALID;
+    if (lane != 0)
+        status = ull__lane_use(pool, c, lane);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}

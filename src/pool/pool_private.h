@@ -1,0 +1,394 @@
+/*
+ * pool_private.h: the parts of a pool, and what its files call of each other.
+ *
+ *   slot    one page of addresses. The pool sets a large piece of addresses aside once; slot i lies at
+ *           base + i * page size.
+ *   home    the first slots. Each page that the pool holds is mapped at exactly one home slot, and is
+ *           named by it. Large requests are served from home as long as they fit there.
+ *   view    further slots at which pages are mapped a second time, to lie side by side though
+ *           they are apart at home. View 1 is that of all small requests; the others were made for one
+ *           large request each and are used again when the same pages are free.
+ *   range   home or a view: slots that follow each other with different pages in them. Chunks do not
+ *           cross ranges, so no chunk has a page twice.
+ *   chunk   a piece of a range, in a list by address (boundary tags).
+ *   lane    an order in which memory is reused: a stream, a captured graph's part on a stream, or
+ *           lane 0 for memory that nothing waits for.
+ *
+ * A page is free when its home slot lies within a free chunk. To use it through a view, it is lent: a
+ * shadow at home, no shadow in the view. As soon as no chunk in the view touches it, it is given
+ * back. So what is done at home costs nothing for the views, and a page is free at one place only.
+ *
+ * Why this comes to rest. A program that repeats the same requests finds home as it was, so each request
+ * that fits at home gets the same place. One that did not fit made a view, of pages that are
+ * free again now, and the oldest view of fitting size whose pages are free is exactly that one. So once a
+ * repetition took no new pages from the device, the next ones map nothing.
+ *
+ * Locking: everything is under pool->lock, device calls too, except waits. A function that ends in
+ * nothing special is called with it held.
+ */
+#ifndef ULLAGE_POOL_PRIVATE_H
+#define ULLAGE_POOL_PRIVATE_H
+
+#include <pthread.h>
+
+#include "bins.h"
+#include "device.h"
+#include "ullage/pool.h"
+
+/* Where a chunk lies; each has its bins. */
+enum { ULL_HOME, ULL_SMALL, ULL_VIEW, ULL_TIERS };
+enum { ULL_NONE = -1 }; /* as a uint32_t: no slot, no range */
+enum { ULL_CLEAN = 0, ULL_MAX_LANES = 65535 };
+
+/* A slot: what is mapped there. */
+struct ull__slot {
+    uint32_t home;            /* the home slot of the page that is mapped here, or ULL_NONE */
+    uint32_t next;            /* the next slot of the same page, in a ring */
+    struct ull__chunk *cover; /* of the first whole slot of a chunk that is not in use: that chunk */
+};
+
+/* Ranges are in a list by address; 0 is home, 1 is the view of small requests. */
+struct ull__range {
+    uint32_t first, count; /* slots, holes among them */
+    uint32_t prev, next;
+    uint32_t by_size; /* views for large requests: the next by size, the older first */
+    struct ull__chunk *chunks;
+    uint64_t used; /* pool->clock when it last served a request */
+};
+
+struct ull__recorded {
+    uint64_t seq;
+    ull__event event;
+    uint32_t waiters;
+};
+
+struct ull__lane {
+    ull__stream stream;
+    uint64_t graph; /* 0: a stream's lane */
+    bool exists;
+    bool over;     /* a graph's lane: it was released; a stream's: it was forgotten */
+    bool implicit; /* graph_lane was made because the device said that the stream is captured */
+    uint16_t graph_lane; /* of a stream's lane: where its requests go now, 0: to itself */
+    uint64_t last_graph;
+    uint64_t seq, passed; /* frees so far; of them, known to be over */
+    uint64_t free_bytes;
+    uint64_t live;                /* of a graph's lane: chunks in use */
+    struct ull__recorded *events; /* oldest first */
+    size_t event_count, event_capacity;
+    struct ull__bins *bins[ULL_TIERS];
+};
+
+/* A stream that used a chunk besides the one it is freed on. */
+struct ull__use {
+    uint32_t next;
+    uint16_t lane;
+    uint64_t seq; /* while WAITING */
+};
+
+/* A bit a slot, with summaries, to find the last set one before a place in constant time. */
+struct ull__slotset {
+    uint64_t *level[4];
+    unsigned int levels;
+};
+
+struct ull__entry {
+    uint64_t address; /* 0: empty */
+    struct ull__chunk *chunk;
+};
+
+enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 64 };
+
+struct ull_pool {
+    pthread_mutex_t lock;
+    struct ull__device *device;
+    struct ull_pool_options options;
+    uint64_t total_pages; /* of the device, as it said at the start */
+    uint64_t limit_pages;
+
+    /* Addresses. */
+    uint64_t base, page_bytes;
+    unsigned int page_shift;
+    uint32_t slot_count;
+    struct ull__slot *slots;
+    uint32_t *range_of; /* by slot */
+    struct ull__slotset covers;
+    struct ull__range *ranges;
+    uint32_t range_count, range_capacity, unused_range, by_size;
+    struct ull__chunk *holes; /* of home, linked by u.free */
+    uint64_t mapped;          /* slots with a page */
+
+    /* Pages. */
+    uint32_t home_count;
+    ull__page *names;    /* by home slot */
+    uint64_t *free_bits; /* by home slot: the page is free */
+    uint32_t *scratch;   /* home_count numbers */
+    ull__page *name_scratch;
+    uint64_t held, free_pages;
+    uint32_t retained;  /* a free slot that the view of small requests has not given back */
+    uint32_t small_end; /* behind the last slot of that view that ever had a page */
+    uint64_t idle_low;  /* fewest free pages since idle_since */
+    uint64_t idle_since;
+
+    /* Chunks. */
+    struct ull__chunk *spare; /* linked by next */
+    uint64_t chunk_count, chunk_capacity;
+    struct ull__slab *slabs;
+    struct ull__entry *table;
+    uint64_t table_count, table_capacity;
+    unsigned int table_shift;
+
+    /* Order. */
+    struct ull__lane *lanes;
+    uint32_t lane_count, lane_capacity, last_lane, streams;
+    uint64_t last_graph;
+    struct ull__use *uses;
+    uint32_t use_count, use_capacity, unused_use;
+    struct ull__chunk *waiting; /* linked by u.free.left */
+    uint64_t waiting_bytes;
+
+    /* Counting. */
+    uint64_t clock; /* operations so far */
+    struct ull_stats stats;
+    double in_use_sum; /* after each operation */
+    uint64_t latency[ULL_LATENCY_BUCKETS];
+};
+
+/* --- arithmetic ---------------------------------------------------------------------------------- */
+
+static inline uint32_t ull__slot_down(const struct ull_pool *pool, uint64_t address)
+{
+    return (uint32_t)((address - pool->base) >> pool->page_shift);
+}
+
+static inline uint32_t ull__slot_up(const struct ull_pool *pool, uint64_t address)
+{
+    return (uint32_t)((address - pool->base + pool->page_bytes - 1) >> pool->page_shift);
+}
+
+static inline uint64_t ull__slot_address(const struct ull_pool *pool, uint64_t slot)
+{
+    return pool->base + (slot << pool->page_shift);
+}
+
+/* Pages that `bytes` take; right for every number. */
+static inline uint64_t ull__pages_for(const struct ull_pool *pool, uint64_t bytes)
+{
+    return (bytes >> pool->page_shift) + ((bytes & (pool->page_bytes - 1)) != 0);
+}
+
+/* --- slotset.c ------------------------------------------------------------------------------------ */
+
+bool ull__slotset_init(struct ull__slotset *set, uint32_t count);
+void ull__slotset_finish(struct ull__slotset *set);
+void ull__slotset_add(struct ull__slotset *set, uint32_t slot);
+void ull__slotset_remove(struct ull__slotset *set, uint32_t slot);
+/* The last member at or before `slot`, or UINT32_MAX. */
+uint32_t ull__slotset_last(const struct ull__slotset *set, uint32_t slot);
+/* The first member in [slot, end), or end. */
+uint32_t ull__slotset_next(const struct ull__slotset *set, uint32_t slot, uint32_t end);
+
+/* --- table.c: chunks' memory, and chunks in use by address --------------------------------------- */
+
+/* Makes sure that `count` further chunks can be had without asking the host. */
+bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count);
+struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
+void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
+void ull__chunks_finish(struct ull_pool *pool);
+/* Room for one further entry. */
+bool ull__table_ensure(struct ull_pool *pool);
+void ull__table_add(struct ull_pool *pool, struct ull__chunk *c);
+struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address);
+struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address);
+
+/* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
+
+/* Puts a chunk into, and takes it out of, its lane's bins. */
+void ull__free_insert(struct ull_pool *pool, struct ull__chunk *c);
+void ull__free_remove(struct ull_pool *pool, struct ull__chunk *c);
+/* The chunk, not in use, that covers a whole slot, or NULL. */
+struct ull__chunk *ull__cover(const struct ull_pool *pool, uint32_t slot);
+/* A shadow or hole can be found by its slots, or no longer. */
+void ull__cover_add(struct ull_pool *pool, struct ull__chunk *c);
+void ull__cover_remove(struct ull_pool *pool, const struct ull__chunk *c);
+/* Cuts a chunk that is in no bins; the new, upper part is returned with the same state and lane. */
+struct ull__chunk *ull__chunk_split(struct ull_pool *pool, struct ull__chunk *c, uint64_t address);
+/* Makes two neighbours, in no bins, one; `c` stays, its next goes. */
+void ull__chunk_join(struct ull_pool *pool, struct ull__chunk *c);
+/* Cuts slots out of what covers them: one chunk, in no bins, covering nothing, SWEPT. */
+struct ull__chunk *ull__isolate(struct ull_pool *pool, uint32_t slot, uint32_t count);
+/*
+ * Makes c, which is in no bins, free for lane behind seq, and joins it with its neighbours. Its slots
+ * [known0, known1) were free before. Whole slots of a view that become free are given back home.
+ */
+void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq,
+                    uint32_t known0, uint32_t known1);
+/* Cuts [address, address + size) out of a free chunk and makes it LIVE. */
+struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64_t address,
+                             uint64_t size);
+/* Lends the pages of view slots, all free at home: a chunk in no bins, SWEPT. */
+struct ull__chunk *ull__lend(struct ull_pool *pool, uint32_t slot, uint32_t count);
+/* The view of small requests gives back the slot that it kept. */
+void ull__retained_return(struct ull_pool *pool);
+static inline bool ull__page_free(const struct ull_pool *pool, uint32_t home)
+{
+    return pool->free_bits[home / 64] >> (home % 64) & 1;
+}
+
+/* --- lane.c --------------------------------------------------------------------------------------- */
+
+/* A lane for a stream, or for a graph's part on a stream; 0 if the host has no memory. */
+uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph);
+/* The lane of the stream itself, made if need be; 0 if the host has no memory. */
+uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
+/* The lane that requests on the stream belong to now: a graph's while it is captured. 0 as above. */
+uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing);
+/* May the two be one chunk? With one stream, what nothing waits for may wait for it. */
+static inline bool ull__lanes_join(const struct ull_pool *pool, uint16_t a, uint16_t b)
+{
+    return a == b || (pool->streams == 1 && (a == ULL_CLEAN || b == ULL_CLEAN) &&
+                      pool->lanes[a | b].graph == 0);
+}
+/* Frees a chunk in use, which was taken out of the table, on the lane. */
+void ull__lane_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane);
+/* A free of this chunk will wait for the lane too. */
+ull_status ull__lane_use(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane);
+/* Puts an event behind all frees of a stream's lane, unless there is one. */
+ull_status ull__lane_record(struct ull_pool *pool, uint16_t lane);
+/* Looks which events have passed; true if memory became free for more lanes. */
+bool ull__lanes_poll(struct ull_pool *pool);
+/* Puts events behind the frees of all lanes but this one that none covers yet, then looks. */
+bool ull__lanes_want(struct ull_pool *pool, uint16_t lane);
+/*
+ * Waits, with the lock released meanwhile, for one pending event that would give memory to the lane.
+ * False: there is none, or not in that time.
+ */
+bool ull__lanes_wait(struct ull_pool *pool, uint16_t lane, uint64_t timeout_ns);
+/* Is all that was freed on the lane up to seq over? */
+bool ull__lane_passed(const struct ull_pool *pool, uint16_t lane, uint64_t seq);
+/* Lets go of a graph: what its lanes have free waits for `stream_lane` instead. */
+ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t stream_lane);
+/* Waits for everything and frees the lanes. */
+void ull__lanes_finish(struct ull_pool *pool);
+/* Bytes that are free but not for every lane. */
+uint64_t ull__lanes_pending(const struct ull_pool *pool);
+
+/* --- build.c: getting pages side by side --------------------------------------------------------- */
+
+/* What a request needed and could have had, in pages. */
+struct ull__shortage {
+    uint64_t needed, available, left;
+    bool device_full;
+};
+
+/*
+ * A chunk, SWEPT and in no bins or FREE, that holds `size` bytes at the alignment for requests of the
+ * lane: of a view whose pages are free, or of free pages and the missing new ones put side by side. All or
+ * nothing. ULL_E_NO_MEMORY with the reason in *shortage.
+ */
+ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, uint16_t lane,
+                      struct ull__shortage *shortage, struct ull__chunk **chunk);
+/* A page for small requests of the lane. */
+ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__shortage *shortage,
+                            struct ull__chunk **chunk);
+/* Joins free chunks at home of the lane with neighbours that nobody waits for, if that suffices. */
+struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t alignment,
+                                 uint16_t lane);
+/* Adds `count` new pages to home. */
+ull_status ull__commit(struct ull_pool *pool, uint64_t count);
+/* Host memory for cutting at every mapping. */
+bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings);
+
+/* --- pages.c: pages, and where they are mapped --------------------------------------------------- */
+
+/* Takes new pages from the device and maps them at home slots, which are a hole; all or none. */
+ull_status ull__pages_create(struct ull_pool *pool, uint32_t slot, uint64_t count);
+/* Maps pages, named by home slots, at slots of a view that have none. */
+ull_status ull__view_map(struct ull_pool *pool, uint32_t slot, uint64_t count, const uint32_t *homes);
+/* The reverse; a run without holes. */
+void ull__view_unmap(struct ull_pool *pool, uint32_t slot, uint32_t count);
+/* Gives back at most `count` free pages, never the reserve; returns how many. */
+uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count);
+/* Gives back what the watermark or a lowered limit asks for. Called now and then. */
+void ull__idle(struct ull_pool *pool, uint64_t now);
+
+/* --- ranges.c --------------------------------------------------------------------------------------- */
+
+/* Sets up addresses, slots, home and the view of small requests. */
+ull_status ull__ranges_init(struct ull_pool *pool, struct ull_error *err);
+void ull__ranges_finish(struct ull_pool *pool);
+/* First slot of unused addresses for `count` slots at the alignment, or ULL_NONE. */
+uint32_t ull__addresses_find(const struct ull_pool *pool, uint64_t count, uint64_t alignment);
+/* A range, one hole. ULL_NONE if the host has no memory. */
+uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count);
+void ull__range_drop(struct ull_pool *pool, uint32_t range);
+/* A chunk in no bins becomes a hole, joined with holes beside it. */
+void ull__hole_make(struct ull_pool *pool, struct ull__chunk *c);
+/* Slots of a hole, to be filled: a chunk, SWEPT. */
+struct ull__chunk *ull__hole_fill(struct ull_pool *pool, uint32_t slot, uint32_t count);
+/* Unmaps views that were not used for longest until `count` further mappings are within bounds. */
+void ull__ranges_bound(struct ull_pool *pool, uint64_t count);
+/* Unmaps the view that was not used for longest and can be; false if there is none. */
+bool ull__range_evict(struct ull_pool *pool);
+
+/* --- count.c ---------------------------------------------------------------------------------------- */
+
+uint64_t ull__now(const struct ull_pool *pool);
+void ull__latency_add(struct ull_pool *pool, uint64_t ns, uint64_t weight);
+uint64_t ull__largest_free(const struct ull_pool *pool);
+double ull__fragmentation(uint64_t free_bytes, uint64_t largest);
+void ull__refusal_fill(struct ull_pool *pool, const struct ull_request *request,
+                       const struct ull__shortage *shortage, struct ull_refusal *refusal);
+/* What is done once in ULL_SAMPLE operations: events, idle pages. Returns the time. */
+uint64_t ull__tick(struct ull_pool *pool);
+
+/*
+ * Begins an operation. Returns the time if it is one that is timed: one in ULL_SAMPLE, which stands for
+ * as many, and those that do more than usual, which stand for themselves.
+ */
+static inline uint64_t ull__count_begin(struct ull_pool *pool)
+{
+    uint64_t phase = ++pool->clock % ULL_SAMPLE;
+    if (phase == 0)
+        return ull__tick(pool);
+    return phase == ULL_SAMPLE / 2 ? ull__now(pool) : 0;
+}
+
+static inline void ull__count_end(struct ull_pool *pool, uint64_t began, bool slow)
+{
+    if (began)
+        ull__latency_add(pool, ull__now(pool) - began,
+                         slow || pool->clock % ULL_SAMPLE == 0 ? 1 : ULL_SAMPLE);
+}
+
+static inline void ull__count_allocation(struct ull_pool *pool, uint64_t bytes, uint64_t requested)
+{
+    struct ull_stats *s = &pool->stats;
+    s->in_use += bytes;
+    s->requested += requested;
+    s->count++;
+    s->allocations++;
+    if (s->in_use > s->peak_in_use)
+        s->peak_in_use = s->in_use;
+    if (s->requested > s->peak_requested)
+        s->peak_requested = s->requested;
+    if (requested > s->largest)
+        s->largest = requested;
+    pool->in_use_sum += (double)s->in_use;
+}
+
+static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64_t requested)
+{
+    struct ull_stats *s = &pool->stats;
+    s->in_use -= bytes;
+    s->requested -= requested;
+    s->count--;
+    s->frees++;
+    pool->in_use_sum += (double)s->in_use;
+}
+
+/* --- check.c: for tests ------------------------------------------------------------------------------ */
+
+/* Is everything as it has to be? Else a line that says what is not. Takes the lock. */
+bool ull__pool_check(struct ull_pool *pool, char *what, size_t size);
+
+#endif
