@@ -43,6 +43,7 @@ static void one_change(struct ull__member *m, uint64_t random, bool everything)
         if (ull__member_reserve(m, device, class, bytes) != ULL_OK)
             return;
     }
+    ull__member_settled_to(m, device, class);
     ull__member_granted(m, device, bytes);
     if (random >> 60) /* some is kept, to be there at the death */
         ull__member_release(m, device, class, bytes);
