@@ -43,11 +43,12 @@ bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
     return ull__chunks_ensure(pool, 3 * views + 16);
 }
 
-/* What was lent is of the lane if some of it waits for the lane. */
+/* What was lent is of the lane if some of it waits for the lane, unless that has passed already. */
 static void label(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, bool of_lane)
 {
-    c->lane = of_lane ? lane : ULL_CLEAN;
-    c->seq = of_lane ? pool->lanes[lane].seq : 0;
+    bool waits = of_lane && !ull__lane_passed(pool, lane, pool->lanes[lane].seq);
+    c->lane = waits ? lane : ULL_CLEAN;
+    c->seq = waits ? pool->lanes[lane].seq : 0;
 }
 
 /* --- free pages ------------------------------------------------------------------------------------------ */
@@ -344,7 +345,8 @@ ull_status ull__commit(struct ull_pool *pool, uint64_t count)
 static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, uint64_t size,
                                    uint16_t lane)
 {
-    relabel(pool, c, lane, c->lane == lane ? c->seq : 0);
+    if (c->size < size && c->lane != lane)
+        relabel(pool, c, lane, 0); /* the next one is of the lane, and the later of both counts */
     while (c->size < size) {
         struct ull__chunk *next = c->next;
         ull__free_remove(pool, next);

@@ -53,6 +53,10 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     if (c->state == ULL_FREE) {
         const struct ull__bins *bins = pool->lanes[c->lane].bins[c->tier];
         unsigned int bin = ull__bin_of(c->size);
+        expect(f,
+               c->lane == ULL_CLEAN || pool->lanes[c->lane].graph ||
+                   c->seq > pool->lanes[c->lane].passed,
+               "free chunk %llx waits for what has passed", at);
         expect(f, in_treap(bins->root[bin], c), "free chunk %llx is not in its bin", at);
         expect(f, bins->bits[bin / 64] >> (bin % 64) & 1 && bins->words >> (bin / 64) & 1,
                "bin %u has no bit", bin);

@@ -146,6 +146,19 @@ static bool host_memory(struct ull_pool *pool)
     return ull__table_ensure(pool) && ull__host_memory(pool, 0);
 }
 
+/*
+ * For other streams first. Then, with several streams, for the own one too: half a page that waits for it
+ * and half a page that nobody waits for are a free page only after that.
+ */
+static bool wait_for_frees(struct ull_pool *pool, const struct ask *ask, uint64_t timeout_ns)
+{
+    if (ull__lanes_wait(pool, ask->lane, timeout_ns))
+        return true;
+    if (pool->streams < 2)
+        return false;
+    return ull__lanes_want(pool, (uint16_t)-1) || ull__lanes_wait(pool, (uint16_t)-1, timeout_ns);
+}
+
 static ull_status allocate(struct ull_pool *pool, const struct ull_request *request,
                            uint64_t alignment, struct ull_refusal *refusal, void **address)
 {
@@ -172,10 +185,12 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
         uint64_t waited = 0;
         while (!c && waited < pool->options.wait_ns) {
             uint64_t from = ull__now(pool);
-            if (!ull__lanes_wait(pool, ask.lane, pool->options.wait_ns - waited))
+            if (!wait_for_frees(pool, &ask, pool->options.wait_ns - waited))
                 break;
             waited += ull__now(pool) - from;
-            c = host_memory(pool) && pool->held <= pool->limit_pages ? find(pool, &ask) : NULL;
+            if (!host_memory(pool))
+                break;
+            c = pool->held <= pool->limit_pages ? find(pool, &ask) : NULL;
             c = c ? c : find_more(pool, &ask, &shortage);
         }
     }

@@ -281,17 +281,21 @@ struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64
                              uint64_t size)
 {
     uint32_t whole0 = 0, whole1 = 0;
-    bool whole = c->state == ULL_FREE && whole_slots(pool, c, &whole0, &whole1);
-    if (c->state == ULL_FREE)
+    bool lent = c->state == ULL_SWEPT;
+    bool whole = !lent && whole_slots(pool, c, &whole0, &whole1);
+    if (!lent)
         ull__free_remove(pool, c);
     if (address > c->address) {
         struct ull__chunk *lower = c;
         c = ull__chunk_split(pool, c, address);
         ull__free_insert(pool, lower);
     }
-    if (c->size > size)
-        ull__free_insert(pool, ull__chunk_split(pool, c, address + size));
+    struct ull__chunk *rest = c->size > size ? ull__chunk_split(pool, c, address + size) : NULL;
     c->state = ULL_LIVE;
+    if (rest && lent) /* behind it may be the rest of a slot that is in use in this view */
+        ull__make_free(pool, rest, rest->lane, rest->seq, 0, 0);
+    else if (rest)
+        ull__free_insert(pool, rest);
     if (whole) {
         uint32_t first = ull__slot_down(pool, address), end = ull__slot_up(pool, address + size);
         first = first > whole0 ? first : whole0;
