@@ -16,6 +16,8 @@ set -u
 BUILD_DIR=$(cd "$BUILD_DIR" && pwd)
 
 export LC_ALL=C
+# Sanitizers of a library that is preloaded into shells and Python: not first, and not theirs to judge.
+export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0:handle_segv=0
 unset CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER LD_PRELOAD NO_COLOR
 unset OMPI_COMM_WORLD_LOCAL_RANK LOCAL_RANK SLURM_LOCALID HOROVOD_LOCAL_RANK
 for name in $(compgen -e); do
@@ -35,6 +37,7 @@ ULLAGE=$BUILD_DIR/ullage
 FAKECTL=$FAKE/fakectl
 PRELOAD=$BUILD_DIR/libullage-preload.so
 NVML=$BUILD_DIR/libullage-nvml.so
+SANITIZED=$(objdump -p "$PRELOAD" | grep -oE 'NEEDED +lib(a|t|ub)san' | head -n 1)
 GUESTS=$BUILD_DIR/tests/e2e/guests
 GUEST=$GUESTS/guest
 MIB=1048576

@@ -151,7 +151,7 @@ static void *need(void *handle, const char *what)
  *   open:NAME deepbind:NAME global:NAME noload:NAME newlm:NAME    dlopen or dlmopen, then dlsym
  *   default: next:                                                dlsym(RTLD_DEFAULT or RTLD_NEXT)
  *   asked:VERSION:FLAGS                                           cuGetProcAddress for everything
- *   lib:PATH                                                      its function "guest_open" gives it
+ *   lib:PATH deeplib:PATH                                         its function "guest_open" gives it
  */
 static void find_driver(const char *way)
 {
@@ -174,9 +174,10 @@ static void find_driver(const char *way)
         fill_table(by_dlsym, need(dlmopen(LM_ID_NEWLM, rest, RTLD_NOW), way));
     else if (strncmp(way, "asked", length) == 0)
         ask_for_all(need(dlopen("libcuda.so.1", RTLD_NOW), way), rest);
-    else if (strncmp(way, "lib", length) == 0) {
+    else if (strncmp(way, "lib", length) == 0 || strncmp(way, "deeplib", length) == 0) {
         void *(*guest_open)(void);
-        *(void **)&guest_open = dlsym(need(dlopen(rest, RTLD_NOW), way), "guest_open");
+        int flags = way[0] == 'd' ? RTLD_NOW | RTLD_DEEPBIND : RTLD_NOW;
+        *(void **)&guest_open = dlsym(need(dlopen(rest, flags), way), "guest_open");
         fill_table(by_dlsym, need(guest_open ? guest_open() : NULL, way));
     } else
         fail("via", way);
