@@ -1,7 +1,7 @@
 /*
  * pool.c: speed and space of the pool on recorded traces and on random sizes, as JSON.
  *
- *   bench_pool [--repeat N] [--memory BYTES] [--no-random] TRACE.csv.gz...
+ *   bench_pool [--repeat N] [--memory BYTES] [--no-random] [--no-threads] TRACE.csv.gz...
  *
  * The device is the host's, whose pages are never touched, so the times are the pool's own. Each trace
  * is played N times over one pool (20 by default); what is still live at its end is freed. Time is the
@@ -10,6 +10,7 @@
  * peak requested. "two_threads" has two threads play the trace at the same time over one pool, each on
  * a stream of its own.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 enum { MOST_REPEATS = 1000, RANDOM_LIVE = 10000, RANDOM_OPERATIONS = 1000000 };
 
 static const char *program;
+static bool threads = true;
 
 static void die(const char *what, const char *why)
 {
@@ -253,11 +255,11 @@ static void bench(struct ull_json *json, struct ull__device *device, const char 
     ull__json_key(json, "failures_at_1.02");
     ull__json_u64(json, p.failures);
     ull_pool_destroy(p.pool);
-    double both = two_threads(device, trace, repeats);
+    double both = threads ? two_threads(device, trace, repeats) : 0;
     ull__json_key(json, "two_threads_ns_per_operation");
-    ull__json_number(json, both);
+    ull__json_number(json, both > 0 ? both : NAN);
     ull__json_key(json, "two_threads_speed");
-    ull__json_number(json, ns / both);
+    ull__json_number(json, both > 0 ? ns / both : NAN);
     ull__json_object_end(json);
     free(p.slots);
 }
@@ -322,6 +324,8 @@ int main(int argc, char **argv)
             memory = strtoull(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--no-random") == 0) {
             random_sizes = false;
+        } else if (strcmp(argv[i], "--no-threads") == 0) {
+            threads = false;
         } else {
             struct trace trace;
             if (trace_load(argv[i], &trace, &error) != ULL_OK)

@@ -47,7 +47,6 @@ static inline uint32_t ull__priority(const struct ull__chunk *c)
 static inline void ull__bins_insert(struct ull__bins *bins, struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
-    c->bin = (uint16_t)bin;
     struct ull__chunk **at = &bins->root[bin];
     if (!*at) {
         bins->bits[bin / 64] |= (uint64_t)1 << (bin % 64);
@@ -74,7 +73,7 @@ static inline void ull__bins_insert(struct ull__bins *bins, struct ull__chunk *c
 
 static inline void ull__bins_remove(struct ull__bins *bins, struct ull__chunk *c)
 {
-    unsigned int bin = c->bin;
+    unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
     while (*at != c)
         at = ull__chunk_before(c->size, c->address, *at) ? &(*at)->u.free.left : &(*at)->u.free.right;

@@ -143,7 +143,7 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
 {
     struct findings f = {.what = what, .size = size, .good = true};
     uint64_t free_pages = 0, held = 0, lanes = 0;
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     check_ranges(pool, &f);
     for (uint32_t i = 0; i < pool->home_count && f.good; i++) {
         if (pool->slots[i].home == NONE)
@@ -168,6 +168,6 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
     expect(&f, lanes == f.free_bytes, "lanes have %llu free", (unsigned long long)lanes);
     expect(&f, f.chunks == pool->chunk_count, "%llu chunks, not %llu", (unsigned long long)f.chunks,
            (unsigned long long)pool->chunk_count);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return f.good;
 }

@@ -2,7 +2,7 @@
  * count.c: what a pool tells about itself.
  *
  * Latencies go into buckets of an eighth of a power of two, so a percentile is right to 12 %. One operation
- * in 64 is timed and counts for 64; those that go beyond the bins are all timed, so that the slow ones are
+ * in 128 is timed and counts for 128; those that go beyond the bins are all timed, so that the slow ones are
  * never missed. The average of what is in use is over operations, not over time.
  */
 #include <stdarg.h>
@@ -131,9 +131,9 @@ ull_status ull_pool_stats(struct ull_pool *pool, struct ull_stats *stats)
     if (size < 2 * sizeof(uint32_t))
         return ULL_E_INVALID;
     struct ull_stats now = {0};
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     complete(pool, &now);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     now.size = size < sizeof now ? size : (uint32_t)sizeof now;
     now.version = ULL_STATS_VERSION;
     memcpy(stats, &now, now.size);
@@ -142,7 +142,7 @@ ull_status ull_pool_stats(struct ull_pool *pool, struct ull_stats *stats)
 
 void ull_pool_stats_reset(struct ull_pool *pool)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     struct ull_stats *s = &pool->stats;
     *s = (struct ull_stats){.in_use = s->in_use,
                             .peak_in_use = s->in_use,
@@ -152,14 +152,14 @@ void ull_pool_stats_reset(struct ull_pool *pool)
                             .peak_held = pool->held << pool->page_shift};
     pool->in_use_sum = 0;
     memset(pool->latency, 0, sizeof pool->latency);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
 }
 
 void ull_pool_policy(struct ull_pool *pool, struct ull_pool_options *options)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     *options = pool->options;
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
 }
 
 /* --- walking -------------------------------------------------------------------------------------------- */
@@ -199,9 +199,9 @@ static void walk(struct ull_pool *pool, bool (*visit)(void *context, const struc
 void ull_pool_walk(struct ull_pool *pool,
                    bool (*visit)(void *context, const struct ull_chunk_info *), void *context)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     walk(pool, visit, context);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
 }
 
 /* --- refusals ------------------------------------------------------------------------------------------- */

@@ -376,9 +376,9 @@ bool ull__lanes_wait(struct ull_pool *pool, uint16_t lane, uint64_t timeout_ns)
         ull__event event = l->events[0].event;
         l->events[0].waiters++;
         pool->stats.waits++;
-        pthread_mutex_unlock(&pool->lock);
+        ull__unlock(&pool->lock);
         bool reached = pool->device->ops->wait(pool->device, event, timeout_ns);
-        pthread_mutex_lock(&pool->lock);
+        ull__lock(&pool->lock);
         l = &pool->lanes[i];
         for (size_t k = 0; k < l->event_count; k++) {
             if (l->events[k].event == event)

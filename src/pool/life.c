@@ -99,11 +99,6 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a pool");
     pool->device = device;
     pool->options = *options;
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&pool->lock, &attributes);
-    pthread_mutexattr_destroy(&attributes);
     status = init(pool, err);
     if (status != ULL_OK)
         ull_pool_destroy(pool);
@@ -119,7 +114,6 @@ void ull_pool_destroy(struct ull_pool *pool)
     ull__lanes_finish(pool);
     ull__ranges_finish(pool);
     ull__chunks_finish(pool);
-    pthread_mutex_destroy(&pool->lock);
     free(pool);
 }
 
@@ -127,7 +121,7 @@ void ull_pool_destroy(struct ull_pool *pool)
 
 ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     uint64_t most = pool->total_pages << pool->page_shift;
     struct ull_pool_options *o = &pool->options;
     o->limit = limit == 0 || limit > most ? most : limit;
@@ -138,7 +132,7 @@ ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
         ull__lanes_want(pool, (uint16_t)-1);
         ull__pages_return(pool, pool->held - pool->limit_pages);
     }
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return ULL_OK;
 }
 
@@ -161,18 +155,18 @@ static ull_status set_reserve(struct ull_pool *pool, uint64_t reserve)
 
 ull_status ull_pool_set_reserve(struct ull_pool *pool, uint64_t reserve)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull_status status = set_reserve(pool, reserve);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
 ull_status ull_pool_trim(struct ull_pool *pool, uint64_t bytes, uint64_t *returned)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull__lanes_want(pool, (uint16_t)-1);
     uint64_t pages = ull__pages_return(pool, ull__pages_for(pool, bytes));
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     if (returned)
         *returned = pages << pool->page_shift;
     return ULL_OK;
@@ -182,7 +176,7 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
 {
     if (bytes == 0)
         return ULL_E_INVALID;
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull_status status = ULL_E_NO_MEMORY;
     struct ull__shortage shortage;
     struct ull__chunk *c = NULL;
@@ -196,7 +190,7 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
         if (c && c->state == ULL_SWEPT) /* a view: its pages go home and the mapping stays */
             ull__make_free(pool, c, c->lane, c->seq, 0, 0);
     }
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
@@ -204,7 +198,7 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
 
 ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull_status status = ULL_E_NO_MEMORY;
     uint16_t lane = ull__lane_of(pool, stream);
     if (lane != 0)
@@ -213,7 +207,7 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
         pool->lanes[lane].over = true;
         ull__lanes_poll(pool);
     }
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
@@ -251,41 +245,41 @@ static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, uint64_
 
 ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *graph)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull_status status = graph_begin(pool, stream, graph);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
 ull_status ull_pool_graph_end(struct ull_pool *pool, void *stream)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     uint16_t lane = ull__lane_of(pool, stream);
     ull_status status = lane && pool->lanes[lane].graph_lane ? ULL_OK : ULL_E_INVALID;
     if (status == ULL_OK) {
         pool->lanes[lane].graph_lane = 0;
         pool->lanes[lane].implicit = false;
     }
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
 ull_status ull_pool_graph_release(struct ull_pool *pool, uint64_t graph, void *stream)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     ull_status status = ULL_E_NOT_FOUND;
     uint16_t lane = graph ? ull__lane_of(pool, stream) : 0;
     if (lane != 0)
         status = ull__graph_release(pool, graph, lane);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
 uint64_t ull_pool_graph_of(struct ull_pool *pool, void *stream)
 {
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     uint16_t lane = ull__lane_of(pool, stream);
     uint64_t graph = lane ? pool->lanes[lane].last_graph : 0;
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return graph;
 }

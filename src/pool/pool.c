@@ -167,7 +167,7 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
                       .small = request->bytes <= pool->options.small_bytes &&
                                request->bytes <= pool->page_bytes && alignment <= pool->page_bytes};
     bool capturing = pool->device->ops->capturing(pool->device, request->stream);
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ask.lane = ull__lane_now(pool, request->stream, capturing);
     struct ull__chunk *c = NULL;
@@ -203,7 +203,7 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
             ull__refusal_fill(pool, request, &shortage, refusal);
     }
     ull__count_end(pool, began, slow);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
@@ -229,33 +229,32 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     if (!address)
         return ULL_OK;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ull_status status = ULL_E_INVALID;
-    struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);
-    uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
-    if (c && lane == 0)
+    uint16_t lane = ull__lane_now(pool, stream, capturing);
+    struct ull__chunk *c = lane ? ull__table_take(pool, (uintptr_t)address) : NULL;
+    if (lane == 0)
         status = ULL_E_NO_MEMORY;
-    if (c && lane != 0) {
-        ull__table_take(pool, c->address);
+    if (c) {
         ull__count_free(pool, c->size, c->u.live.requested);
         ull__lane_free(pool, c, lane);
         status = ULL_OK;
     }
     ull__count_end(pool, began, false);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }
 
 ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
 {
     bool capturing = pool->device->ops->capturing(pool->device, stream);
-    pthread_mutex_lock(&pool->lock);
+    ull__lock(&pool->lock);
     struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);
     uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
     ull_status status = c ? ULL_E_NO_MEMORY : ULL_E_INVALID;
     if (lane != 0)
         status = ull__lane_use(pool, c, lane);
-    pthread_mutex_unlock(&pool->lock);
+    ull__unlock(&pool->lock);
     return status;
 }

@@ -29,10 +29,9 @@
 #ifndef ULLAGE_POOL_PRIVATE_H
 #define ULLAGE_POOL_PRIVATE_H
 
-#include <pthread.h>
-
 #include "bins.h"
 #include "device.h"
+#include "lock.h"
 #include "ullage/pool.h"
 
 /* Where a chunk lies; each has its bins. */
@@ -96,10 +95,10 @@ struct ull__entry {
     struct ull__chunk *chunk;
 };
 
-enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 64 };
+enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 128 };
 
 struct ull_pool {
-    pthread_mutex_t lock;
+    struct ull__lock lock;
     struct ull__device *device;
     struct ull_pool_options options;
     uint64_t total_pages; /* of the device, as it said at the start */

@@ -106,7 +106,7 @@ uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count)
     struct ull__chunk *c = ull__chunk_new(pool);
     *c = (struct ull__chunk){.address = ull__slot_address(pool, first),
                              .size = (uint64_t)count << pool->page_shift,
-                             .tier = (index < ULL_VIEW ? index : ULL_VIEW) & 3,
+                             .tier = (uint8_t)(index < ULL_VIEW ? index : ULL_VIEW),
                              .state = ULL_HOLE};
     pool->ranges[index] =
         (struct ull__range){.first = first, .count = count, .chunks = c, .used = pool->clock};

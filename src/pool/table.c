@@ -111,7 +111,7 @@ static uint64_t place_of(const struct ull_pool *pool, uint64_t address)
 
 struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address)
 {
-    if (!pool->table || !address)
+    if (!address)
         return NULL;
     uint64_t at = place_of(pool, address);
     return pool->table[at].address ? pool->table[at].chunk : NULL;
@@ -119,7 +119,7 @@ struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address
 
 struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address)
 {
-    if (!pool->table || !address)
+    if (!address)
         return NULL;
     uint64_t mask = pool->table_capacity - 1, hole = place_of(pool, address);
     if (!pool->table[hole].address)
