@@ -1,0 +1,48 @@
+/* lock.c: see lock.h. Waiting for the lock: a while by looking, then asleep for a while, and again. */
+#include "lock.h"
+
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOKS = 200, SLEEP_NS = 50000 };
+
+static void pause_a_little(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool try_lock(struct ull__lock *lock)
+{
+    int expected = 0;
+    return atomic_load_explicit(&lock->taken, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_weak_explicit(&lock->taken, &expected, 1, memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+
+void ull__lock_slowly(struct ull__lock *lock)
+{
+    const struct timespec limit = {.tv_nsec = SLEEP_NS};
+    for (;;) {
+        for (int i = 0; i < LOOKS; i++) {
+            if (try_lock(lock))
+                return;
+            pause_a_little();
+        }
+        atomic_store(&lock->sleepers, 1);
+        syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);
+    }
+}
+
+/* One call for one sleep: the one who is woken takes a while to come. */
+void ull__lock_wake(struct ull__lock *lock)
+{
+    atomic_store_explicit(&lock->sleepers, 0, memory_order_relaxed);
+    syscall(SYS_futex, &lock->taken, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
