@@ -14,7 +14,7 @@
 PREFIX ?= /usr/local
 
 # The fake driver and the tests are part of every build, so their libraries are too.
-BUILD_PACKAGES = cmake ninja-build gcc libc6-dev zlib1g-dev libcmocka-dev libjansson-dev
+BUILD_PACKAGES = cmake ninja-build gcc g++ libc6-dev zlib1g-dev libcmocka-dev libjansson-dev
 TEST_PACKAGES = $(BUILD_PACKAGES) python3
 CHECK_PACKAGES = git clang-format shellcheck
 

@@ -1,0 +1,82 @@
+/*
+ * allocator.cpp: what PyTorch calls for every tensor.
+ *
+ * The size that PyTorch keeps beside a pointer is not needed, the pool knows. A free names the
+ * stream of the request, as PyTorch hands it back, so memory is reused on that stream at once, and on
+ * others after it has passed; Tensor.record_stream adds further streams.
+ */
+#include <cstdio>
+#include <stdexcept>
+
+#include "graphs.h"
+#include "out_of_memory.h"
+#include "pools.h"
+#include "ullage_torch.h"
+
+using namespace ullage;
+
+void *ullage_torch_alloc(ssize_t size, int device, void *stream)
+{
+    if (size == 0)
+        return nullptr;
+    Pool &pool = open_pool(device);
+    join_graphs(pool, stream);
+    ull_request request = {};
+    /* A negative size comes from an overflow: refused as what it is, too much. */
+    request.bytes = static_cast<uint64_t>(size);
+    request.stream = stream;
+    uint64_t most = pool.max_request.load(std::memory_order_relaxed);
+    if (most && request.bytes > most)
+        throw_out_of_memory(refused_by_guard(pool, request.bytes, most));
+    ull_refusal refusal;
+    void *address;
+    ull_status status = ull_pool_request(pool.pool, &request, &refusal, &address);
+    if (status == ULL_E_NO_MEMORY)
+        throw_out_of_memory(refused(pool, refusal));
+    if (status != ULL_OK)
+        throw std::runtime_error(std::string("ullage: ") + ull_status_text(status));
+    refuse_capture(pool, address, stream);
+    return address;
+}
+
+void ullage_torch_free(void *ptr, ssize_t, int device, void *stream)
+{
+    Pool *pool = find_pool(device);
+    if (!ptr || (pool && ull_pool_free(pool->pool, ptr, stream) == ULL_OK))
+        return;
+    std::fprintf(stderr, "ullage: %p was freed on device %d, but is not in use there\n", ptr, device);
+}
+
+void ullage_torch_record_stream(void *ptr, void *stream)
+{
+    if (!ptr)
+        return;
+    /* PyTorch names no device; an address belongs to one only, and the others say so. */
+    ull_status status = ULL_E_INVALID;
+    each_pool([&](Pool &pool) {
+        if (status == ULL_E_INVALID)
+            status = ull_pool_use_on(pool.pool, ptr, stream);
+    });
+    if (status != ULL_OK)
+        throw std::runtime_error(std::string("ullage: record_stream: ") + ull_status_text(status));
+}
+
+void ullage_torch_empty_cache(void)
+{
+    each_pool([](Pool &pool) { ull_pool_trim(pool.pool, UINT64_MAX, nullptr); });
+}
+
+void ullage_torch_memory_fraction(double fraction, int device)
+{
+    Pool &pool = open_pool(device);
+    uint64_t free_bytes, total;
+    ull_status status = pool.seam->ops->memory(pool.seam, &free_bytes, &total);
+    if (status == ULL_OK && !(fraction > 0 && fraction <= 1))
+        status = ULL_E_INVALID;
+    if (status == ULL_OK)
+        status = ull_pool_set_limit(pool.pool,
+                                    static_cast<uint64_t>(static_cast<double>(total) * fraction));
+    if (status != ULL_OK)
+        throw std::runtime_error(std::string("ullage: set_per_process_memory_fraction: ") +
+                                 ull_status_text(status));
+}

@@ -1,0 +1,330 @@
+/*
+ * pools.cpp: makes the pools, and says what they hold.
+ *
+ * Pools are never destroyed: PyTorch frees tensors until the last destructor of the process has run, and
+ * the driver takes everything back when it ends.
+ */
+#include "pools.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+extern "C" {
+#include "error.h"
+#include "size.h"
+}
+#include "ullage_torch.h"
+
+namespace ullage
+{
+namespace
+{
+
+struct Configuration {
+    ull_size memory = {0, 0}; /* both 0: all that the device has */
+    bool growth = true;
+    uint64_t host_bytes = 0; /* 0: the driver's devices */
+};
+
+/* Never destroyed either, for the same reason. */
+struct State {
+    std::mutex lock; /* over all but the pointers, which are set once */
+    Configuration configuration;
+    std::atomic<Pool *> pools[MAX_DEVICES] = {};
+    std::string refusal;
+    bool started = false;
+};
+
+State &state()
+{
+    static State *const the_state = new State;
+    return *the_state;
+}
+
+[[noreturn]] void fail(const std::string &text)
+{
+    throw std::runtime_error("ullage: " + text);
+}
+
+uint64_t limit_of(const Configuration &configuration, uint64_t total)
+{
+    if (configuration.memory.bytes)
+        return configuration.memory.bytes;
+    return static_cast<uint64_t>(static_cast<double>(total) * configuration.memory.percent / 100);
+}
+
+Pool *make_pool(const Configuration &configuration, int device)
+{
+    auto made = new Pool;
+    made->device = device;
+    made->host = configuration.host_bytes != 0;
+    ull_error error = {};
+    ull_status status =
+        configuration.host_bytes
+            ? ull__device_host_create(configuration.host_bytes, 0, &made->seam, &error)
+            : ull__device_cuda_create(device, &made->seam, &error);
+    uint64_t free_bytes = 0, total = 0;
+    if (status == ULL_OK)
+        status = made->seam->ops->memory(made->seam, &free_bytes, &total);
+    if (status == ULL_OK) {
+        ull_pool_options options;
+        ull_pool_options_init(&options);
+        options.growth = configuration.growth;
+        options.limit = limit_of(configuration, total);
+        options.reserve = configuration.growth ? 0 : options.limit;
+        status = ull_pool_create(made->seam, &options, &made->pool, &error);
+    }
+    if (status != ULL_OK) {
+        std::string text = error.message[0] ? error.message : ull_status_text(status);
+        ull__device_destroy(made->seam);
+        delete made;
+        fail("no pool on device " + std::to_string(device) + ": " + text);
+    }
+    return made;
+}
+
+std::string size_text(uint64_t bytes)
+{
+    char buffer[ULL_SIZE_TEXT];
+    return ull__size_text(bytes, buffer);
+}
+
+struct Holders {
+    std::vector<ull_holder> largest;
+    uint64_t count = 0;
+};
+
+bool collect(void *context, const ull_chunk_info *chunk)
+{
+    auto holders = static_cast<Holders *>(context);
+    if (chunk->state != ULL_CHUNK_IN_USE)
+        return true;
+    holders->count++;
+    auto &largest = holders->largest;
+    auto larger = [](const ull_holder &a, const ull_holder &b) { return a.bytes > b.bytes; };
+    ull_holder holder = {};
+    holder.address = chunk->address;
+    holder.bytes = chunk->requested;
+    if (chunk->tag)
+        std::strncat(holder.tag, chunk->tag, sizeof holder.tag - 1);
+    if (largest.size() == ULL_REFUSAL_HOLDERS && !larger(holder, largest.back()))
+        return true;
+    largest.insert(std::upper_bound(largest.begin(), largest.end(), holder, larger), holder);
+    if (largest.size() > ULL_REFUSAL_HOLDERS)
+        largest.pop_back();
+    return true;
+}
+
+std::string describe(const Pool &pool)
+{
+    ull_stats stats = {};
+    stats.size = sizeof stats;
+    ull_pool_stats(pool.pool, &stats);
+    /* Room first, since nothing may throw or allocate from this pool inside the walk. */
+    Holders holders;
+    holders.largest.reserve(ULL_REFUSAL_HOLDERS + 1);
+    ull_pool_walk(pool.pool, collect, &holders);
+    std::string text = "device " + std::to_string(pool.device) + ": in use " +
+                       size_text(stats.in_use) + " in " + std::to_string(holders.count) +
+                       (holders.count == 1 ? " piece" : " pieces") + ", held " +
+                       size_text(stats.held) + ", peak held " + size_text(stats.peak_held) +
+                       ", limit of this pool " + size_text(stats.limit);
+    uint64_t free_bytes, total;
+    if (pool.seam->ops->memory(pool.seam, &free_bytes, &total) == ULL_OK)
+        text += ", the device has " + size_text(free_bytes) + " free of " + size_text(total);
+    for (const ull_holder &holder : holders.largest) {
+        text += "\n  " + size_text(holder.bytes);
+        if (holder.tag[0])
+            text += std::string(" ") + holder.tag;
+    }
+    return text;
+}
+
+/* Runs what may throw, and turns an exception into a status and a message. */
+template <typename Work> ull_status guarded(Work work, char *message, size_t size)
+{
+    ull_status status = ULL_OK;
+    std::string text;
+    try {
+        work();
+    } catch (const std::bad_alloc &error) {
+        status = ULL_E_NO_MEMORY;
+        text = error.what();
+    } catch (const std::exception &error) {
+        status = ULL_E_INVALID;
+        text = error.what();
+    }
+    if (message && size)
+        message[text.copy(message, size - 1)] = 0;
+    return status;
+}
+
+/* As PyTorch words it: programs look for the beginning. */
+std::string keep_refusal(const Pool &pool, uint64_t bytes, const std::string &why)
+{
+    std::string text = "CUDA out of memory. Tried to allocate " + size_text(bytes) + " on GPU " +
+                       std::to_string(pool.device) + ". ullage " + why;
+    State &all = state();
+    std::lock_guard<std::mutex> hold(all.lock);
+    all.refusal = text;
+    return text;
+}
+
+Configuration read_configuration(const char *memory, bool growth, const char *device)
+{
+    Configuration result;
+    ull_error error = {};
+    result.growth = growth;
+    if (memory && ull__size_or_share_parse(memory, &result.memory, &error) != ULL_OK)
+        fail(error.message);
+    if (!growth && !memory)
+        fail("growth=False takes all of `memory` at the start, so say how much that is");
+    if (!device || std::strcmp(device, "cuda") == 0)
+        return result;
+    if (std::strncmp(device, "host:", 5) != 0)
+        fail(std::string("device '") + device + "' is not known: expected cuda, or host:SIZE");
+    if (ull__size_parse(device + 5, &result.host_bytes, &error) != ULL_OK)
+        fail(error.message);
+    return result;
+}
+
+} // namespace
+
+Pool *find_pool(int device)
+{
+    if (device < 0 || device >= MAX_DEVICES)
+        return nullptr;
+    return state().pools[device].load(std::memory_order_acquire);
+}
+
+Pool &open_pool(int device)
+{
+    if (Pool *pool = find_pool(device))
+        return *pool;
+    if (device < 0 || device >= MAX_DEVICES)
+        fail("device " + std::to_string(device) + ": expected 0 to " +
+             std::to_string(MAX_DEVICES - 1));
+    State &all = state();
+    std::lock_guard<std::mutex> hold(all.lock);
+    Pool *pool = find_pool(device);
+    if (!pool) {
+        pool = make_pool(all.configuration, device);
+        all.started = true;
+        all.pools[device].store(pool, std::memory_order_release);
+    }
+    return *pool;
+}
+
+std::string refused(const Pool &pool, const ull_refusal &refusal)
+{
+    char why[2048];
+    ull_refusal_text(&refusal, why, sizeof why);
+    return keep_refusal(pool, refusal.wanted, why);
+}
+
+std::string refused_by_guard(const Pool &pool, uint64_t bytes, uint64_t most)
+{
+    return keep_refusal(pool, bytes,
+                        "guard: a single request may have at most " + size_text(most) +
+                            " here (max_request)");
+}
+
+} // namespace ullage
+
+using namespace ullage;
+
+int ullage_torch_configure(const char *memory, int growth, const char *device, char *message,
+                           size_t message_size)
+{
+    return guarded(
+        [&] {
+            Configuration wanted = read_configuration(memory, growth != 0, device);
+            State &all = state();
+            std::lock_guard<std::mutex> hold(all.lock);
+            if (all.started)
+                fail("a pool exists already: set this before the first use of CUDA memory");
+            all.configuration = wanted;
+        },
+        message, message_size);
+}
+
+int ullage_torch_open(int device, char *message, size_t message_size)
+{
+    return guarded([&] { open_pool(device); }, message, message_size);
+}
+
+int ullage_torch_is_open(int device)
+{
+    return find_pool(device) != nullptr;
+}
+
+int ullage_torch_stats(int device, ull_stats *stats)
+{
+    Pool *pool = find_pool(device);
+    return pool ? ull_pool_stats(pool->pool, stats) : ULL_E_NOT_FOUND;
+}
+
+int ullage_torch_stats_reset(int device)
+{
+    Pool *pool = find_pool(device);
+    if (pool)
+        ull_pool_stats_reset(pool->pool);
+    return pool ? ULL_OK : ULL_E_NOT_FOUND;
+}
+
+int ullage_torch_set_limit(int device, uint64_t bytes)
+{
+    Pool *pool = find_pool(device);
+    return pool ? ull_pool_set_limit(pool->pool, bytes) : ULL_E_NOT_FOUND;
+}
+
+int ullage_torch_set_reserve(int device, uint64_t bytes)
+{
+    Pool *pool = find_pool(device);
+    return pool ? ull_pool_set_reserve(pool->pool, bytes) : ULL_E_NOT_FOUND;
+}
+
+int ullage_torch_trim(int device, uint64_t bytes, uint64_t *returned)
+{
+    Pool *pool = find_pool(device);
+    return pool ? ull_pool_trim(pool->pool, bytes, returned) : ULL_E_NOT_FOUND;
+}
+
+int ullage_torch_max_request(int device, uint64_t bytes, uint64_t *before)
+{
+    Pool *pool = find_pool(device);
+    if (!pool)
+        return ULL_E_NOT_FOUND;
+    uint64_t was = pool->max_request.exchange(bytes);
+    if (before)
+        *before = was;
+    return ULL_OK;
+}
+
+int ullage_torch_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    Pool *pool = find_pool(device);
+    return pool ? pool->seam->ops->memory(pool->seam, free_bytes, total_bytes) : ULL_E_NOT_FOUND;
+}
+
+size_t ullage_torch_report(char *text, size_t size)
+{
+    std::string report;
+    try {
+        {
+            State &all = state();
+            std::lock_guard<std::mutex> hold(all.lock);
+            report = all.refusal;
+        }
+        each_pool([&](const Pool &pool) { report += (report.empty() ? "" : "\n") + describe(pool); });
+    } catch (const std::bad_alloc &) {
+        report = "";
+    }
+    if (text && size)
+        text[report.copy(text, size - 1)] = 0;
+    return report.size();
+}

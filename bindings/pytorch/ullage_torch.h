@@ -1,0 +1,89 @@
+/*
+ * ullage_torch.h: what libullage-torch.so exports besides the pool itself.
+ *
+ * The first two are for torch.cuda.memory.CUDAPluggableAllocator, the callbacks for the setters of the
+ * object behind it, the rest is for the Python module and for programs in C. A pool is made for each
+ * device when it is first used, in the primary context of the process, and lives as long as the process.
+ * All functions are thread safe.
+ */
+#ifndef ULLAGE_TORCH_H
+#define ULLAGE_TORCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+#include <functional>
+#include <utility>
+extern "C" {
+#endif
+
+struct ull_stats;
+
+#pragma GCC visibility push(default)
+
+/*
+ * Memory of a device for work on a stream (a cudaStream_t). 0 bytes: NULL. A refusal throws
+ * c10::OutOfMemoryError where PyTorch is loaded, else a std::bad_alloc that says why; what else goes wrong
+ * throws std::runtime_error.
+ */
+void *ullage_torch_alloc(ssize_t size, int device, void *stream);
+/* Throws nothing: it is called by destructors. What the pool does not know is named on standard error. */
+void ullage_torch_free(void *ptr, ssize_t size, int device, void *stream);
+
+/* Tensor.record_stream: another stream uses the memory too. */
+void ullage_torch_record_stream(void *ptr, void *stream);
+/* torch.cuda.empty_cache: gives the free pages back. */
+void ullage_torch_empty_cache(void);
+/* torch.cuda.set_per_process_memory_fraction: the limit as a share of the device. */
+void ullage_torch_memory_fraction(double fraction, int device);
+
+/*
+ * Sets what pools will be like. memory: "4GiB", "40%" of the device, or NULL for all that it has. growth 0:
+ * all of it is taken at the start. device: NULL or "cuda"; "host:SIZE" is memory of this machine, for
+ * tests. Returns an ull_status; message (may be NULL) says what is wrong. ULL_E_INVALID once a pool exists.
+ */
+int ullage_torch_configure(const char *memory, int growth, const char *device, char *message,
+                           size_t message_size);
+/* Says that the callbacks are registered; without them memory of captured graphs could not be kept
+ * apart, and a request in a capture throws. */
+void ullage_torch_callbacks_registered(void);
+
+/* Makes the pool of a device if it is not there. Returns an ull_status; message as above. */
+int ullage_torch_open(int device, char *message, size_t message_size);
+/* Is there a pool on the device? */
+int ullage_torch_is_open(int device);
+
+/* As the functions of ullage/pool.h, on the pool of a device; ULL_E_NOT_FOUND if there is none. */
+int ullage_torch_stats(int device, struct ull_stats *stats);
+int ullage_torch_stats_reset(int device);
+int ullage_torch_set_limit(int device, uint64_t bytes);
+int ullage_torch_set_reserve(int device, uint64_t bytes);
+int ullage_torch_trim(int device, uint64_t bytes, uint64_t *returned);
+/* Refuses single requests above so many bytes from now on; 0: none. *before (may be NULL): until now. */
+int ullage_torch_max_request(int device, uint64_t bytes, uint64_t *before);
+/* What the device of an existing pool has free for anybody, and in all. Returns an ull_status. */
+int ullage_torch_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+/*
+ * Why the last request was refused, if one was, and who holds what now. Writes at most size bytes with
+ * the final 0 and returns the length of the whole text.
+ */
+size_t ullage_torch_report(char *text, size_t size);
+
+#ifdef __cplusplus
+}
+
+/* torch.cuda.graph, MemPool: requests of the streams that the filter accepts are the graph's. */
+using ullage_torch_pool_id = std::pair<unsigned long long, unsigned long long>;
+extern "C" {
+/* PyTorch calls these through pointers of exactly this type; no C program can. */
+void ullage_torch_begin_pool(int device, ullage_torch_pool_id id, std::function<bool(void *)> filter);
+void ullage_torch_end_pool(int device, ullage_torch_pool_id id);
+void ullage_torch_release_pool(int device, ullage_torch_pool_id id);
+}
+#endif
+
+#pragma GCC visibility pop
+
+#endif
