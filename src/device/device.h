@@ -97,6 +97,8 @@ void ull__device_host_delay(struct ull__device *device, bool delayed);
 void ull__device_host_advance(struct ull__device *device, ull__stream stream, unsigned steps);
 /* Makes the n-th call from now of any op that can fail do so (ULL_E_NO_MEMORY); 0: none. */
 void ull__device_host_fail_at(struct ull__device *device, uint64_t n);
+/* How many calls are left until then; 0: it has come, or none was asked for. */
+uint64_t ull__device_host_fail_at_left(struct ull__device *device);
 /* Says that the stream is being captured, or no longer. */
 void ull__device_host_capture(struct ull__device *device, ull__stream stream, bool capturing);
 /* Calls of create, map and unmap so far: a steady state makes none. */

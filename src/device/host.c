@@ -351,6 +351,15 @@ void ull__device_host_fail_at(struct ull__device *device, uint64_t n)
     pthread_mutex_unlock(&host->lock);
 }
 
+uint64_t ull__device_host_fail_at_left(struct ull__device *device)
+{
+    struct ull__host *host = host_of(device);
+    pthread_mutex_lock(&host->lock);
+    uint64_t left = host->fail_at;
+    pthread_mutex_unlock(&host->lock);
+    return left;
+}
+
 struct ull__device_calls ull__device_host_calls(struct ull__device *device)
 {
     struct ull__host *host = host_of(device);
