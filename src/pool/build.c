@@ -95,18 +95,20 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
 
 /* --- views that are there --------------------------------------------------------------------------------- */
 
-/* Are the pages free, and for this lane? */
-static bool pages_usable(const struct ull_pool *pool, uint32_t slot, uint64_t count, uint16_t lane,
-                         bool *of_lane)
+/* Are the first pages of a view free, and for this lane? If not, *busy is one that is not. */
+static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, uint64_t count,
+                         uint16_t lane, bool *of_lane)
 {
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t home = pool->slots[slot + i].home;
-        if (home == NONE || !ull__page_free(pool, home))
+    const struct ull__slot *slots = &pool->slots[view->first];
+    for (uint32_t i = 0; i < count; i++) {
+        if (slots[i].home == NONE || !ull__page_free(pool, slots[i].home)) {
+            view->busy = i;
             return false;
+        }
     }
     *of_lane = false;
-    for (uint64_t i = 0; i < count; i++) {
-        const struct ull__chunk *c = ull__cover(pool, pool->slots[slot + i].home);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ull__chunk *c = ull__cover(pool, slots[i].home);
         if (!usable(c, lane))
             return false;
         *of_lane |= c->lane != ULL_CLEAN;
@@ -120,13 +122,17 @@ static struct ull__chunk *use_view(struct ull_pool *pool, uint64_t pages, uint64
                                    uint16_t lane)
 {
     bool of_lane;
-    for (uint32_t r = pool->by_size; r != NONE && pool->ranges[r].count / 2 <= pages;
-         r = pool->ranges[r].by_size) {
-        const struct ull__range *range = &pool->ranges[r];
-        if (range->count < pages || ull__slot_address(pool, range->first) % alignment != 0 ||
-            !pages_usable(pool, range->first, pages, lane, &of_lane))
+    for (uint32_t i = ull__views_from(pool, pages); i < pool->view_count; i++) {
+        struct ull__view *view = &pool->views[i];
+        if (view->count / 2 > pages)
+            break;
+        uint32_t home = pool->slots[view->first + view->busy].home;
+        if (view->busy < pages && (home == NONE || !ull__page_free(pool, home)))
             continue;
-        struct ull__chunk *c = ull__lend(pool, range->first, (uint32_t)pages);
+        if (ull__slot_address(pool, view->first) % alignment != 0 ||
+            !pages_usable(pool, view, pages, lane, &of_lane))
+            continue;
+        struct ull__chunk *c = ull__lend(pool, view->first, (uint32_t)pages);
         label(pool, c, lane, of_lane);
         return c;
     }
@@ -273,13 +279,13 @@ ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, 
 /* The first slot of small requests that is a shadow with a usable page, or has no page at all. */
 static uint32_t find_small_slot(const struct ull_pool *pool, uint16_t lane, uint32_t *empty)
 {
-    bool of_lane;
     uint32_t end = 2 * pool->home_count;
     *empty = pool->small_end < end ? pool->small_end : NONE;
     for (uint32_t slot = pool->home_count; slot < pool->small_end; slot++) {
-        if (pool->slots[slot].home == NONE)
+        uint32_t home = pool->slots[slot].home;
+        if (home == NONE)
             *empty = *empty == pool->small_end || *empty == NONE ? slot : *empty;
-        else if (pages_usable(pool, slot, 1, lane, &of_lane))
+        else if (ull__page_free(pool, home) && usable(ull__cover(pool, home), lane))
             return slot;
     }
     return NONE;

@@ -135,7 +135,7 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
     }
     uint32_t range = pool->range_of[ull__slot_down(pool, c->address)];
     if (range > ULL_SMALL)
-        pool->ranges[range].used = pool->clock;
+        ull__range_used(pool, range);
     ull__table_add(pool, c);
     ull__count_allocation(pool, c->size, requested);
     return (void *)(uintptr_t)c->address;

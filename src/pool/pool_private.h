@@ -50,9 +50,15 @@ struct ull__slot {
 struct ull__range {
     uint32_t first, count; /* slots, holes among them */
     uint32_t prev, next;
-    uint32_t by_size; /* views for large requests: the next by size, the older first */
+    uint32_t newer, older; /* views for large requests, by when they last served one */
     struct ull__chunk *chunks;
-    uint64_t used; /* pool->clock when it last served a request */
+};
+
+/* The views for large requests by size, the older first. */
+struct ull__view {
+    uint32_t count, first; /* slots */
+    uint32_t range;
+    uint32_t busy; /* the place of a page that was in use when somebody looked last */
 };
 
 struct ull__recorded {
@@ -112,7 +118,10 @@ struct ull_pool {
     uint32_t *range_of; /* by slot */
     struct ull__slotset covers;
     struct ull__range *ranges;
-    uint32_t range_count, range_capacity, unused_range, by_size;
+    uint32_t range_count, range_capacity, unused_range;
+    uint32_t newest, oldest, cursor; /* cursor: the range behind which addresses were found last */
+    struct ull__view *views;         /* room for range_capacity */
+    uint32_t view_count;
     struct ull__chunk *holes; /* of home, linked by u.free */
     uint64_t mapped;          /* slots with a page */
 
@@ -315,9 +324,13 @@ void ull__idle(struct ull_pool *pool, uint64_t now);
 /* Sets up addresses, slots, home and the view of small requests. */
 ull_status ull__ranges_init(struct ull_pool *pool, struct ull_error *err);
 void ull__ranges_finish(struct ull_pool *pool);
+/* A view served a request. */
+void ull__range_used(struct ull_pool *pool, uint32_t range);
 /* First slot of unused addresses for `count` slots at the alignment, or ULL_NONE. */
-uint32_t ull__addresses_find(const struct ull_pool *pool, uint64_t count, uint64_t alignment);
-/* A range, one hole. ULL_NONE if the host has no memory. */
+uint32_t ull__addresses_find(struct ull_pool *pool, uint64_t count, uint64_t alignment);
+/* The first of pool->views with at least so many slots, or view_count. */
+uint32_t ull__views_from(const struct ull_pool *pool, uint64_t count);
+/* A range, one hole, at addresses just found. ULL_NONE if the host has no memory. */
 uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count);
 void ull__range_drop(struct ull_pool *pool, uint32_t range);
 /* A chunk in no bins becomes a hole, joined with holes beside it. */

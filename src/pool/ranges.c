@@ -1,13 +1,14 @@
 /*
  * ranges.c: addresses. One large piece is set aside at the start. Home and the view of small requests take
  * twice as many slots as the device has pages, and are holes at first; the other views take the
- * rest, first fit.
+ * rest, next fit.
  *
  * Mappings cost host memory, the card's page tables and time when pages are given back, so there
  * is a bound on them. Beyond it the view that was not used for longest is unmapped. A view can go only
  * when nothing in it is in use and no stream can still touch its addresses.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "pool_private.h"
@@ -38,19 +39,30 @@ static void hole_unlink(struct ull_pool *pool, struct ull__chunk *c)
 
 /* --- ranges -------------------------------------------------------------------------------------------- */
 
-uint32_t ull__addresses_find(const struct ull_pool *pool, uint64_t count, uint64_t alignment)
+/* Room behind one range; at the alignment. */
+static uint32_t room_behind(const struct ull_pool *pool, uint32_t range, uint64_t count,
+                            uint64_t alignment)
 {
-    uint64_t at = 0, page = pool->page_bytes;
-    uint64_t step = alignment > page ? alignment / page : 1;
+    uint64_t step = alignment > pool->page_bytes ? alignment >> pool->page_shift : 1;
     uint64_t offset = (pool->base >> pool->page_shift) % step;
-    for (uint32_t r = ULL_HOME; r != NONE; r = pool->ranges[r].next) {
-        at = (uint64_t)pool->ranges[r].first + pool->ranges[r].count;
-        at += (step - (at + offset) % step) % step;
-        uint32_t next = pool->ranges[r].next;
-        uint64_t end = next == NONE ? pool->slot_count : pool->ranges[next].first;
-        if (at < end && end - at >= count)
-            return (uint32_t)at;
-    }
+    uint64_t at = (uint64_t)pool->ranges[range].first + pool->ranges[range].count;
+    uint32_t next = pool->ranges[range].next;
+    uint64_t end = next == NONE ? pool->slot_count : pool->ranges[next].first;
+    at += (step - (at + offset) % step) % step;
+    return at < end && end - at >= count ? (uint32_t)at : NONE;
+}
+
+uint32_t ull__addresses_find(struct ull_pool *pool, uint64_t count, uint64_t alignment)
+{
+    uint32_t start = pool->cursor, range = start;
+    do {
+        uint32_t at = room_behind(pool, range, count, alignment);
+        if (at != NONE) {
+            pool->cursor = range;
+            return at;
+        }
+        range = pool->ranges[range].next == NONE ? ULL_HOME : pool->ranges[range].next;
+    } while (range != start);
     return NONE;
 }
 
@@ -67,33 +79,105 @@ static uint32_t unused_range(struct ull_pool *pool)
         if (!ranges)
             return NONE;
         pool->ranges = ranges;
+        struct ull__view *views = realloc(pool->views, capacity * sizeof *views);
+        if (!views)
+            return NONE;
+        pool->views = views;
         pool->range_capacity = capacity;
     }
     return pool->range_count++;
 }
 
-/* Into the list by address, and, if it is a view for large requests, into that by size. */
+/* The first place in pool->views with more slots than that. */
+static uint32_t view_place(const struct ull_pool *pool, uint32_t count)
+{
+    uint32_t low = 0, high = pool->view_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (pool->views[middle].count <= count)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint32_t ull__views_from(const struct ull_pool *pool, uint64_t count)
+{
+    return view_place(pool, (uint32_t)count - 1);
+}
+
+static void link_used(struct ull_pool *pool, uint32_t index)
+{
+    pool->ranges[index].newer = NONE;
+    pool->ranges[index].older = pool->newest;
+    if (pool->newest != NONE)
+        pool->ranges[pool->newest].newer = index;
+    else
+        pool->oldest = index;
+    pool->newest = index;
+}
+
+static void unlink_used(struct ull_pool *pool, uint32_t index)
+{
+    const struct ull__range *range = &pool->ranges[index];
+    if (range->newer != NONE)
+        pool->ranges[range->newer].older = range->older;
+    else
+        pool->newest = range->older;
+    if (range->older != NONE)
+        pool->ranges[range->older].newer = range->newer;
+    else
+        pool->oldest = range->newer;
+}
+
+void ull__range_used(struct ull_pool *pool, uint32_t index)
+{
+    if (pool->newest != index) {
+        unlink_used(pool, index);
+        link_used(pool, index);
+    }
+}
+
+/* Into the list by address, behind the range where the addresses were found, and among the views. */
 static void link_range(struct ull_pool *pool, uint32_t index)
 {
     struct ull__range *range = &pool->ranges[index];
-    range->prev = range->next = range->by_size = NONE;
+    range->prev = range->next = NONE;
     if (index != ULL_HOME) {
-        range->next = ULL_HOME;
-        while (range->next != NONE && pool->ranges[range->next].first < range->first) {
-            range->prev = range->next;
-            range->next = pool->ranges[range->next].next;
-        }
+        range->prev = pool->cursor;
+        range->next = pool->ranges[pool->cursor].next;
         pool->ranges[range->prev].next = index;
         if (range->next != NONE)
             pool->ranges[range->next].prev = index;
+        pool->cursor = index;
     }
     if (index > ULL_SMALL) {
-        uint32_t *at = &pool->by_size;
-        while (*at != NONE && pool->ranges[*at].count <= range->count)
-            at = &pool->ranges[*at].by_size;
-        range->by_size = *at;
-        *at = index;
+        uint32_t place = view_place(pool, range->count);
+        memmove(&pool->views[place + 1], &pool->views[place],
+                (pool->view_count - place) * sizeof *pool->views);
+        pool->views[place] =
+            (struct ull__view){.count = range->count, .first = range->first, .range = index};
+        pool->view_count++;
+        link_used(pool, index);
     }
+}
+
+static void unlink_range(struct ull_pool *pool, uint32_t index)
+{
+    const struct ull__range *range = &pool->ranges[index];
+    uint32_t place = view_place(pool, range->count) - 1;
+    while (pool->views[place].range != index)
+        place--;
+    pool->view_count--;
+    memmove(&pool->views[place], &pool->views[place + 1],
+            (pool->view_count - place) * sizeof *pool->views);
+    unlink_used(pool, index);
+    if (pool->cursor == index)
+        pool->cursor = range->prev;
+    pool->ranges[range->prev].next = range->next;
+    if (range->next != NONE)
+        pool->ranges[range->next].prev = range->prev;
 }
 
 uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count)
@@ -108,8 +192,7 @@ uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count)
                              .size = (uint64_t)count << pool->page_shift,
                              .tier = (uint8_t)(index < ULL_VIEW ? index : ULL_VIEW),
                              .state = ULL_HOLE};
-    pool->ranges[index] =
-        (struct ull__range){.first = first, .count = count, .chunks = c, .used = pool->clock};
+    pool->ranges[index] = (struct ull__range){.first = first, .count = count, .chunks = c};
     link_range(pool, index);
     for (uint32_t i = 0; i < count && index != ULL_HOME; i++)
         pool->range_of[first + i] = index;
@@ -123,13 +206,7 @@ uint32_t ull__range_add(struct ull_pool *pool, uint32_t first, uint32_t count)
 void ull__range_drop(struct ull_pool *pool, uint32_t index)
 {
     struct ull__range *range = &pool->ranges[index];
-    uint32_t *at = &pool->by_size;
-    while (*at != index)
-        at = &pool->ranges[*at].by_size;
-    *at = range->by_size;
-    pool->ranges[range->prev].next = range->next;
-    if (range->next != NONE)
-        pool->ranges[range->next].prev = range->prev;
+    unlink_range(pool, index);
     if (range->chunks) {
         ull__cover_remove(pool, range->chunks);
         ull__chunk_drop(pool, range->chunks);
@@ -209,15 +286,11 @@ bool ull__range_evict(struct ull_pool *pool)
 {
     for (int again = 0; again < 2; again++) {
         bool events = false;
-        uint32_t oldest = NONE;
-        for (uint32_t r = ULL_HOME; r != NONE; r = pool->ranges[r].next) {
-            if (r > ULL_SMALL && can_evict(pool, &pool->ranges[r], &events) &&
-                (oldest == NONE || pool->ranges[r].used < pool->ranges[oldest].used))
-                oldest = r;
-        }
-        if (oldest != NONE) {
-            evict(pool, oldest);
-            return true;
+        for (uint32_t r = pool->oldest; r != NONE; r = pool->ranges[r].newer) {
+            if (can_evict(pool, &pool->ranges[r], &events)) {
+                evict(pool, r);
+                return true;
+            }
         }
         if (!events)
             return false;
@@ -238,7 +311,8 @@ void ull__ranges_bound(struct ull_pool *pool, uint64_t count)
 static bool init_lists(struct ull_pool *pool)
 {
     uint32_t home = pool->home_count;
-    pool->unused_range = pool->by_size = pool->retained = NONE;
+    pool->unused_range = pool->retained = pool->newest = pool->oldest = NONE;
+    pool->cursor = ULL_HOME;
     pool->slots = malloc(pool->slot_count * sizeof *pool->slots);
     pool->range_of = calloc(pool->slot_count, sizeof *pool->range_of);
     pool->names = calloc(home, sizeof *pool->names);
@@ -299,6 +373,7 @@ void ull__ranges_finish(struct ull_pool *pool)
     free(pool->slots);
     free(pool->range_of);
     free(pool->ranges);
+    free(pool->views);
     free(pool->names);
     free(pool->name_scratch);
     free(pool->scratch);
