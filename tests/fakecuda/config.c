@@ -8,6 +8,7 @@
  *   ULLAGE_FAKE_DRIVER_VERSION=13000    what cuDriverGetVersion says
  *   ULLAGE_FAKE_FASTEST="1,0"           order under CUDA_DEVICE_ORDER=FASTEST_FIRST
  *   ULLAGE_FAKE_INTEGRATED=1            a card that shares its memory with the host
+ *   ULLAGE_FAKE_VMM=0                   no virtual memory management
  *   ULLAGE_FAKE_LENIENT=NAME[,NAME]     facts to get wrong on purpose (see README.md)
  *
  * Of processes that name the same directory the first one decides which cards there are.
@@ -152,6 +153,7 @@ static void read_environment(void)
     const char *context = getenv("ULLAGE_FAKE_CONTEXT");
     const char *version = getenv("ULLAGE_FAKE_DRIVER_VERSION");
     const char *integrated = getenv("ULLAGE_FAKE_INTEGRATED");
+    const char *vmm = getenv("ULLAGE_FAKE_VMM");
     const char *points = getenv("ULLAGE_FAKE_LENIENT");
     const char *end = NULL;
     lenient = points ? strdup(points) : NULL; /* asked on every call: not from the environment */
@@ -167,6 +169,7 @@ static void read_environment(void)
         complain("ULLAGE_FAKE_CONTEXT", context);
     config.driver_version = version ? atoi(version) : 13000;
     config.integrated = integrated && strcmp(integrated, "1") == 0;
+    config.no_vmm = vmm && strcmp(vmm, "0") == 0;
     if (state && *state) {
         snprintf(config.directory, sizeof config.directory, "%s", state);
         return;

@@ -35,6 +35,7 @@ struct fake_config {
     uint64_t context_bytes;
     int driver_version;
     bool integrated;
+    bool no_vmm;                 /* no virtual memory management */
     int fastest[FAKE_MAX_CARDS]; /* order of cards under CUDA_DEVICE_ORDER=FASTEST_FIRST */
 };
 

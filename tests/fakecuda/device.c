@@ -306,7 +306,6 @@ static int attribute(int card, CUdevice_attribute what)
     case 91:
     case 95:
     case 99:
-    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     case 121: /* deferred mapping */
@@ -314,6 +313,8 @@ static int attribute(int card, CUdevice_attribute what)
     case 141: /* virtual memory on the host */
     case 145:
         return 1;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+        return !fake_config()->no_vmm;
     default:
         return 0;
     }

@@ -100,6 +100,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
                      const CUmemAllocationProp *prop, unsigned long long flags)
 {
     FAKE_ENTER(cuMemCreate, FAKE_INIT | FAKE_ALLOC);
+    if (fake_config()->no_vmm)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!out || !prop || flags || size == 0 || size % FAKE_PAGE != 0 ||
         prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -177,6 +179,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
                              unsigned long long flags)
 {
     FAKE_ENTER(cuMemAddressReserve, FAKE_INIT);
+    if (fake_config()->no_vmm)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (!ptr || size == 0 || size % FAKE_PAGE != 0 || flags || alignment & (alignment - 1))
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < FAKE_PAGE)

@@ -1,0 +1,88 @@
+/*
+ * cuda_private.h: what the parts of the CUDA device share. cuda.c is life and memory, cuda_order.c
+ * streams, events and copies, cuda_plain.c memory where the driver cannot map.
+ */
+#ifndef ULLAGE_CUDA_PRIVATE_H
+#define ULLAGE_CUDA_PRIVATE_H
+
+#include <pthread.h>
+
+#include "cuda_load.h"
+#include "device.h"
+
+enum { ULL_CUDA_IDLE_EVENTS = 256 };
+
+/* A plain allocation that stands for reserved addresses: see cuda_plain.c. */
+struct ull__cuda_region {
+    struct ull__cuda_region *next;
+    uint64_t address;
+    uint64_t promised; /* bytes that the caller believes to be reserved */
+    uint64_t pages;    /* of them, from the start, have memory */
+    ull__page mapped[];
+};
+
+/* The names of a plain device's pages: 1 to capacity. */
+struct ull__cuda_names {
+    uint64_t capacity, idle_count;
+    ull__page *idle; /* those that no page has now */
+    bool *mapped;    /* by name */
+};
+
+struct ull__cuda_device {
+    struct ull__device device;
+    const union ull__cuda *driver;
+    CUdevice number;
+    CUcontext context;                  /* primary, retained */
+    pthread_mutex_t lock;               /* over all that follows */
+    CUevent idle[ULL_CUDA_IDLE_EVENTS]; /* made, and in nobody's use */
+    size_t idle_count;
+    struct ull__cuda_region *regions; /* of a plain device */
+    uint64_t region_pages, created;   /* pages that they have, and that were given out */
+    struct ull__cuda_names names;
+};
+
+/* What a thread had before a call of ours. */
+struct ull__cuda_scope {
+    bool pushed, relaxed;
+    CUstreamCaptureMode mode;
+};
+
+static inline struct ull__cuda_device *ull__cuda_of(struct ull__device *device)
+{
+    return (struct ull__cuda_device *)device;
+}
+
+/*
+ * Makes the device's context current, and lets this thread make calls that would otherwise break a
+ * capture that is going on elsewhere. Not CUDA_SUCCESS: nothing to leave.
+ */
+CUresult ull__cuda_enter(struct ull__cuda_device *cuda, struct ull__cuda_scope *scope);
+void ull__cuda_leave(struct ull__cuda_device *cuda, const struct ull__cuda_scope *scope);
+/* The context only, for calls that no capture minds. */
+CUresult ull__cuda_enter_context(struct ull__cuda_device *cuda, struct ull__cuda_scope *scope);
+
+ull_status ull__cuda_status(CUresult code);
+
+/* cuda_order.c */
+ull_status ull__cuda_record(struct ull__device *, ull__stream, ull__event *);
+bool ull__cuda_done(struct ull__device *, ull__event);
+bool ull__cuda_wait(struct ull__device *, ull__event, uint64_t timeout_ns);
+void ull__cuda_forget(struct ull__device *, ull__event);
+bool ull__cuda_capturing(struct ull__device *, ull__stream);
+ull_status ull__cuda_copy_in(struct ull__device *, uint64_t, const void *, uint64_t, ull__stream);
+ull_status ull__cuda_copy_out(struct ull__device *, void *, uint64_t, uint64_t, ull__stream);
+ull_status ull__cuda_fill(struct ull__device *, uint64_t, uint8_t, uint64_t, ull__stream);
+ull_status ull__cuda_stream_create(struct ull__device *, ull__stream *);
+void ull__cuda_stream_destroy(struct ull__device *, ull__stream);
+ull_status ull__cuda_synchronize(struct ull__device *, ull__stream);
+
+/* cuda_plain.c */
+ull_status ull__cuda_plain_memory(struct ull__device *, uint64_t *free_bytes, uint64_t *total_bytes);
+ull_status ull__cuda_plain_reserve(struct ull__device *, uint64_t bytes, uint64_t *address);
+void ull__cuda_plain_release(struct ull__device *, uint64_t address, uint64_t bytes);
+ull_status ull__cuda_plain_create(struct ull__device *, size_t count, ull__page *pages);
+void ull__cuda_plain_destroy_pages(struct ull__device *, size_t count, const ull__page *pages);
+ull_status ull__cuda_plain_map(struct ull__device *, uint64_t, size_t, const ull__page *);
+void ull__cuda_plain_unmap(struct ull__device *, uint64_t address, size_t count);
+
+#endif
