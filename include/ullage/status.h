@@ -18,7 +18,8 @@
     X(E_SYSTEM, -6, "the operating system refused")                                                \
     X(E_FORMAT, -7, "not in the expected format")                                                  \
     X(E_FULL, -8, "a table of fixed size is full")                                                 \
-    X(E_DRIVER, -9, "the device driver reported an error")
+    X(E_DRIVER, -9, "the device driver reported an error")                                         \
+    X(E_STARTED, -10, "too late: already started")
 
 typedef enum {
 #define X(name, value, text) ULL_##name = value,
