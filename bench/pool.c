@@ -24,6 +24,8 @@
 
 enum { MOST_REPEATS = 1000, RANDOM_LIVE = 10000, RANDOM_OPERATIONS = 1000000 };
 
+#define RESERVE ((uint64_t)80 << 30)
+
 static const char *program;
 static bool threads = true;
 
@@ -264,6 +266,36 @@ static void bench(struct ull_json *json, struct ull__device *device, const char 
     free(p.slots);
 }
 
+/* As other allocators were measured at random sizes: all memory taken at the start. */
+static void bench_reserved(struct ull_json *json, struct ull__device *device, const char *name,
+                           const struct trace *trace, unsigned int repeats)
+{
+    struct ull_pool_options options;
+    struct player p = {.trace = trace, .slots = calloc(trace->slots, sizeof *p.slots)};
+    unsigned int last_mapping;
+    ull_pool_options_init(&options);
+    options.growth = false;
+    options.reserve = RESERVE;
+    if (!p.slots || ull_pool_create(device, &options, &p.pool, NULL) != ULL_OK)
+        die(name, "no memory");
+    double ns = repeat(&p, repeats, &last_mapping);
+    ull__json_object(json);
+    ull__json_key(json, "trace");
+    ull__json_string(json, name);
+    ull__json_key(json, "reserve_bytes");
+    ull__json_u64(json, RESERVE);
+    ull__json_key(json, "failures");
+    ull__json_u64(json, p.failures);
+    ull__json_key(json, "last_repetition_that_mapped");
+    ull__json_u64(json, last_mapping);
+    ull__json_key(json, "ns_per_operation");
+    ull__json_number(json, ns);
+    latencies(json, &p);
+    ull__json_object_end(json);
+    ull_pool_destroy(p.pool);
+    free(p.slots);
+}
+
 /* --- random sizes ----------------------------------------------------------------------------------------- */
 
 static uint64_t random_state = 0x9e3779b97f4a7c15ull;
@@ -337,6 +369,7 @@ int main(int argc, char **argv)
     if (random_sizes) {
         struct trace trace = random_trace();
         bench(&json, device, "random", &trace, repeats < 5 ? repeats : 5, memory);
+        bench_reserved(&json, device, "random, 80 GiB from the start", &trace, 5);
         free(trace.events);
     }
     ull__json_array_end(&json);

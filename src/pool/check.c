@@ -40,6 +40,8 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     const struct ull__chunk *next = c->next;
     expect(f, c->size > 0 && c->size % ULL_UNIT == 0 && c->address % ULL_UNIT == 0,
            "chunk %llx: size %llu", at, (unsigned long long)c->size);
+    expect(f, c->tier != ULL_VIEW || c->state != ULL_HOLE || c->prev || next,
+           "view at %llx is nothing but a hole", at);
     expect(f, c->state != ULL_SWEPT, "chunk %llx is between two lanes", at);
     if (next) {
         expect(f, next->prev == c && next->address == c->address + c->size,

@@ -375,6 +375,20 @@ static void idle_pages_are_given_back(void **state)
     assert_int_equal(stats(w).held, 70 * PAGE);
 }
 
+/* What was needed within the ten seconds stays, though it is free whenever somebody looks. */
+static void pages_in_use_now_and_then_stay(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 100 * PAGE;
+    start(w);
+    for (int i = 0; i < 10000; i++) {
+        w->clock += 10000000;
+        give(w, get(w, i % 400 == 0 ? 100 * PAGE : PAGE));
+    }
+    assert_int_equal(stats(w).held, 100 * PAGE);
+    assert_int_equal(stats(w).pages_returned, 0);
+}
+
 static void level_stays_over_hours(void **state)
 {
     struct world *w = *state;
@@ -414,6 +428,22 @@ static void order_of_streams(void **state)
     ull__device_host_advance(w->device, w->streams[0], 1);
     assert_ptr_equal(get_on(w, 2 * PAGE, w->streams[1]), p); /* it has passed */
     assert_int_equal(stats(w).waits, 0);
+}
+
+/* The best of what the stream has free and what nobody waits for. */
+static void best_fit_over_lanes(void **state)
+{
+    struct world *w = *state;
+    void *p[4];
+    start(w);
+    for (int i = 0; i < 4; i++)
+        p[i] = get_on(w, (i == 0 ? 5 : 3) * MIB, w->streams[0]);
+    get_on(w, 40 * MIB, w->streams[1]);
+    ull_pool_free(w->pool, p[0], w->streams[0]);
+    ull_pool_trim(w->pool, 1, NULL); /* p[0] has passed, and two of its pages are there still */
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, p[2], w->streams[0]);
+    assert_ptr_equal(get_on(w, 3 * MIB, w->streams[0]), p[2]);
 }
 
 static void waits_before_it_refuses(void **state)
@@ -685,8 +715,10 @@ int main(void)
         TEST(share_then_growth),
         TEST(prewarmed_requests_call_no_device),
         TEST(idle_pages_are_given_back),
+        TEST(pages_in_use_now_and_then_stay),
         TEST(level_stays_over_hours),
         TEST(order_of_streams),
+        TEST(best_fit_over_lanes),
         TEST(waits_before_it_refuses),
         TEST(does_not_wait_when_told_so),
         TEST(use_on_a_second_stream),
