@@ -57,6 +57,7 @@ _ullage() {
     case $verb:$before in
     run:-m | run:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:-g | run:--gpus) words=$(_ullage_cards) ;;
+    replay:-m | replay:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:--max-request) words='256MiB 512MiB 1GiB' ;;
     run:--name | replay:--repeat | replay:--hold) return ;;
     run:--report)
@@ -65,13 +66,13 @@ _ullage() {
         ;;
     ps:-o | ps:--output) words='table json csv' ;;
     replay:-o | replay:--output) words='table json' ;;
-    replay:--device) words='cuda:0' ;;
+    replay:--device) words='cuda:0 host' ;;
     run:*)
         words='-m --memory -g --gpus --growth --each --max-request --name --report -q --quiet -h --help --'
         ;;
     ps:*) words='-o --output --tree -h --help' ;;
     replay:*)
-        words='--preallocate --growth --device --repeat --hold -o --output -h --help'
+        words='--preallocate --growth --device --repeat --hold --pool -m --memory --compare -o --output -h --help'
         if [[ $word != -* ]]; then
             mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gz' -- "$word")
             return
