@@ -108,7 +108,7 @@ static void complete(struct ull_pool *pool, struct ull_stats *s)
 {
     *s = pool->stats;
     uint64_t operations = s->allocations + s->frees;
-    s->average_in_use = operations ? (uint64_t)(pool->in_use_sum / (double)operations) : 0;
+    s->average_in_use = operations ? (uint64_t)(pool->in_use_sum / operations) : 0;
     s->peak_to_average = s->average_in_use ? (double)s->peak_in_use / (double)s->average_in_use : 0;
     s->waste = s->in_use - s->requested;
     s->limit = pool->options.limit;

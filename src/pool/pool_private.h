@@ -157,7 +157,7 @@ struct ull_pool {
     /* Counting. */
     uint64_t clock; /* operations so far */
     struct ull_stats stats;
-    double in_use_sum; /* after each operation */
+    unsigned __int128 in_use_sum; /* after each operation */
     uint64_t latency[ULL_LATENCY_BUCKETS];
 };
 
@@ -385,7 +385,7 @@ static inline void ull__count_allocation(struct ull_pool *pool, uint64_t bytes, 
         s->peak_requested = s->requested;
     if (requested > s->largest)
         s->largest = requested;
-    pool->in_use_sum += (double)s->in_use;
+    pool->in_use_sum += s->in_use;
 }
 
 static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64_t requested)
@@ -395,7 +395,7 @@ static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64
     s->requested -= requested;
     s->count--;
     s->frees++;
-    pool->in_use_sum += (double)s->in_use;
+    pool->in_use_sum += s->in_use;
 }
 
 /* --- check.c: for tests ------------------------------------------------------------------------------ */
