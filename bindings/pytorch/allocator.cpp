@@ -25,14 +25,11 @@ void *ullage_torch_alloc(ssize_t size, int device, void *stream)
     /* A negative size comes from an overflow: refused as what it is, too much. */
     request.bytes = static_cast<uint64_t>(size);
     request.stream = stream;
-    uint64_t most = pool.max_request.load(std::memory_order_relaxed);
-    if (most && request.bytes > most)
-        throw_out_of_memory(refused_by_guard(pool, request.bytes, most));
-    ull_refusal refusal;
+    ull_report report;
     void *address;
-    ull_status status = ull_pool_request(pool.pool, &request, &refusal, &address);
+    ull_status status = ull_alloc_request(pool.alloc, &request, &report, &address);
     if (status == ULL_E_NO_MEMORY)
-        throw_out_of_memory(refused(pool, refusal));
+        throw_out_of_memory(refused(pool, request.bytes, report));
     if (status != ULL_OK)
         throw std::runtime_error(std::string("ullage: ") + ull_status_text(status));
     refuse_capture(pool, address, stream);
@@ -42,7 +39,7 @@ void *ullage_torch_alloc(ssize_t size, int device, void *stream)
 void ullage_torch_free(void *ptr, ssize_t, int device, void *stream)
 {
     Pool *pool = find_pool(device);
-    if (!ptr || (pool && ull_pool_free(pool->pool, ptr, stream) == ULL_OK))
+    if (!ptr || (pool && ull_alloc_free(pool->alloc, ptr, stream) == ULL_OK))
         return;
     std::fprintf(stderr, "ullage: %p was freed on device %d, but is not in use there\n", ptr, device);
 }
@@ -55,7 +52,7 @@ void ullage_torch_record_stream(void *ptr, void *stream)
     ull_status status = ULL_E_INVALID;
     each_pool([&](Pool &pool) {
         if (status == ULL_E_INVALID)
-            status = ull_pool_use_on(pool.pool, ptr, stream);
+            status = ull_alloc_use_on(pool.alloc, ptr, stream);
     });
     if (status != ULL_OK)
         throw std::runtime_error(std::string("ullage: record_stream: ") + ull_status_text(status));

@@ -135,7 +135,7 @@ void refuse_capture(Pool &pool, void *address, void *stream)
         else
             last->second = graph;
     }
-    ull_pool_free(pool.pool, address, stream);
+    ull_alloc_free(pool.alloc, address, stream);
     ull_pool_graph_release(pool.pool, graph, stream);
     throw std::runtime_error(
         "ullage: memory was asked for in the capture of a graph, and the callbacks for graphs are "

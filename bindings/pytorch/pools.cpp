@@ -17,6 +17,7 @@ extern "C" {
 #include "error.h"
 #include "size.h"
 }
+#include "out_of_memory.h"
 #include "ullage_torch.h"
 
 namespace ullage
@@ -44,6 +45,10 @@ State &state()
     static State *const the_state = new State;
     return *the_state;
 }
+
+struct Started : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 
 [[noreturn]] void fail(const std::string &text)
 {
@@ -78,8 +83,14 @@ Pool *make_pool(const Configuration &configuration, int device)
         options.reserve = configuration.growth ? 0 : options.limit;
         status = ull_pool_create(made->seam, &options, &made->pool, &error);
     }
+    if (status == ULL_OK)
+        status = ull_alloc_over_pool(made->pool, &made->base);
+    if (status == ULL_OK)
+        status = ull_guard_create(made->base, &made->alloc, &error);
     if (status != ULL_OK) {
         std::string text = error.message[0] ? error.message : ull_status_text(status);
+        ull_alloc_destroy(made->base);
+        ull_pool_destroy(made->pool);
         ull__device_destroy(made->seam);
         delete made;
         fail("no pool on device " + std::to_string(device) + ": " + text);
@@ -151,27 +162,19 @@ template <typename Work> ull_status guarded(Work work, char *message, size_t siz
     std::string text;
     try {
         work();
-    } catch (const std::bad_alloc &error) {
-        status = ULL_E_NO_MEMORY;
+    } catch (const Started &error) {
+        status = ULL_E_STARTED;
         text = error.what();
-    } catch (const std::exception &error) {
+    } catch (const std::runtime_error &error) {
         status = ULL_E_INVALID;
+        text = error.what();
+    } catch (const std::exception &error) { /* out of memory, ours or PyTorch's */
+        status = ULL_E_NO_MEMORY;
         text = error.what();
     }
     if (message && size)
         message[text.copy(message, size - 1)] = 0;
     return status;
-}
-
-/* As PyTorch words it: programs look for the beginning. */
-std::string keep_refusal(const Pool &pool, uint64_t bytes, const std::string &why)
-{
-    std::string text = "CUDA out of memory. Tried to allocate " + size_text(bytes) + " on GPU " +
-                       std::to_string(pool.device) + ". ullage " + why;
-    State &all = state();
-    std::lock_guard<std::mutex> hold(all.lock);
-    all.refusal = text;
-    return text;
 }
 
 Configuration read_configuration(const char *memory, bool growth, const char *device)
@@ -219,18 +222,15 @@ Pool &open_pool(int device)
     return *pool;
 }
 
-std::string refused(const Pool &pool, const ull_refusal &refusal)
+std::string refused(const Pool &pool, uint64_t bytes, const ull_report &report)
 {
-    char why[2048];
-    ull_refusal_text(&refusal, why, sizeof why);
-    return keep_refusal(pool, refusal.wanted, why);
-}
-
-std::string refused_by_guard(const Pool &pool, uint64_t bytes, uint64_t most)
-{
-    return keep_refusal(pool, bytes,
-                        "guard: a single request may have at most " + size_text(most) +
-                            " here (max_request)");
+    /* Programs look for the beginning. */
+    std::string text = "CUDA out of memory. Tried to allocate " + size_text(bytes) + " on GPU " +
+                       std::to_string(pool.device) + ". ullage " + report.text;
+    State &all = state();
+    std::lock_guard<std::mutex> hold(all.lock);
+    all.refusal = text;
+    return text;
 }
 
 } // namespace ullage
@@ -246,10 +246,18 @@ int ullage_torch_configure(const char *memory, int growth, const char *device, c
             State &all = state();
             std::lock_guard<std::mutex> hold(all.lock);
             if (all.started)
-                fail("a pool exists already: set this before the first use of CUDA memory");
+                throw Started(
+                    "ullage: a pool exists already: set this before the first use of CUDA "
+                    "memory");
             all.configuration = wanted;
         },
         message, message_size);
+}
+
+int ullage_torch_try_alloc(ssize_t size, int device, void *stream, void **ptr, char *message,
+                           size_t message_size)
+{
+    return guarded([&] { *ptr = ullage_torch_alloc(size, device, stream); }, message, message_size);
 }
 
 int ullage_torch_open(int device, char *message, size_t message_size)
@@ -282,27 +290,38 @@ int ullage_torch_set_limit(int device, uint64_t bytes)
     return pool ? ull_pool_set_limit(pool->pool, bytes) : ULL_E_NOT_FOUND;
 }
 
-int ullage_torch_set_reserve(int device, uint64_t bytes)
-{
-    Pool *pool = find_pool(device);
-    return pool ? ull_pool_set_reserve(pool->pool, bytes) : ULL_E_NOT_FOUND;
-}
-
 int ullage_torch_trim(int device, uint64_t bytes, uint64_t *returned)
 {
     Pool *pool = find_pool(device);
     return pool ? ull_pool_trim(pool->pool, bytes, returned) : ULL_E_NOT_FOUND;
 }
 
-int ullage_torch_max_request(int device, uint64_t bytes, uint64_t *before)
+int ullage_torch_guard_begin(int device, uint64_t bytes, uint64_t max_request, void *stream,
+                             void **guard, char *message, size_t message_size)
 {
-    Pool *pool = find_pool(device);
-    if (!pool)
-        return ULL_E_NOT_FOUND;
-    uint64_t was = pool->max_request.exchange(bytes);
-    if (before)
-        *before = was;
-    return ULL_OK;
+    return guarded(
+        [&] {
+            Pool &pool = open_pool(device);
+            ull_guard_options options = {};
+            options.bytes = bytes;
+            options.max_request = max_request;
+            options.all_threads = true;
+            options.stream = stream;
+            ull_report report;
+            ull_guard *begun;
+            ull_status status = ull_guard_begin_with(pool.alloc, &options, &begun, &report);
+            if (status == ULL_E_NO_MEMORY)
+                throw OutOfMemory(report.text);
+            if (status != ULL_OK)
+                fail(std::string("no guard: ") + ull_status_text(status));
+            *guard = begun;
+        },
+        message, message_size);
+}
+
+int ullage_torch_guard_end(void *guard)
+{
+    return ull_guard_end(static_cast<ull_guard *>(guard));
 }
 
 int ullage_torch_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes)

@@ -6,11 +6,16 @@
 #include <cstdint>
 #include <string>
 
+/* In C a function and a struct may share a name without one hiding the other. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
+#include "ullage/policy.h"
 #include "ullage/pool.h"
 
 #include "device.h"
 }
+#pragma GCC diagnostic pop
 
 namespace ullage
 {
@@ -21,8 +26,8 @@ struct Pool {
     int device = -1;
     ull__device *seam = nullptr;
     ull_pool *pool = nullptr;
-    bool host = false;                    /* memory of this machine, without a driver */
-    std::atomic<uint64_t> max_request{0}; /* largest single request; 0: any */
+    ull_alloc *base = nullptr, *alloc = nullptr; /* the pool, and guards in front of it */
+    bool host = false;                           /* memory of this machine, without a driver */
 };
 
 /* The pool of a device, made at the first call. Throws std::runtime_error. */
@@ -37,9 +42,8 @@ template <typename Visit> void each_pool(Visit visit)
     }
 }
 
-/* Keep the text of a refusal for the report, and return it whole. */
-std::string refused(const Pool &pool, const ull_refusal &refusal);
-std::string refused_by_guard(const Pool &pool, uint64_t bytes, uint64_t most);
+/* Keeps the text of a refusal for the report, and returns it whole, as PyTorch words it. */
+std::string refused(const Pool &pool, uint64_t bytes, const ull_report &report);
 
 } // namespace ullage
 

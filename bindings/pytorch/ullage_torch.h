@@ -32,6 +32,13 @@ void *ullage_torch_alloc(ssize_t size, int device, void *stream);
 /* Throws nothing: it is called by destructors. What the pool does not know is named on standard error. */
 void ullage_torch_free(void *ptr, ssize_t size, int device, void *stream);
 
+/*
+ * As ullage_torch_alloc for callers that an exception may not pass (C, Python's ctypes): returns an
+ * ull_status, and says in message (may be NULL) why. *ptr is untouched on failure.
+ */
+int ullage_torch_try_alloc(ssize_t size, int device, void *stream, void **ptr, char *message,
+                           size_t message_size);
+
 /* Tensor.record_stream: another stream uses the memory too. */
 void ullage_torch_record_stream(void *ptr, void *stream);
 /* torch.cuda.empty_cache: gives the free pages back. */
@@ -42,7 +49,7 @@ void ullage_torch_memory_fraction(double fraction, int device);
 /*
  * Sets what pools will be like. memory: "4GiB", "40%" of the device, or NULL for all that it has. growth 0:
  * all of it is taken at the start. device: NULL or "cuda"; "host:SIZE" is memory of this machine, for
- * tests. Returns an ull_status; message (may be NULL) says what is wrong. ULL_E_INVALID once a pool exists.
+ * tests. Returns an ull_status; message (may be NULL) says what is wrong. ULL_E_STARTED once a pool exists.
  */
 int ullage_torch_configure(const char *memory, int growth, const char *device, char *message,
                            size_t message_size);
@@ -59,10 +66,16 @@ int ullage_torch_is_open(int device);
 int ullage_torch_stats(int device, struct ull_stats *stats);
 int ullage_torch_stats_reset(int device);
 int ullage_torch_set_limit(int device, uint64_t bytes);
-int ullage_torch_set_reserve(int device, uint64_t bytes);
 int ullage_torch_trim(int device, uint64_t bytes, uint64_t *returned);
-/* Refuses single requests above so many bytes from now on; 0: none. *before (may be NULL): until now. */
-int ullage_torch_max_request(int device, uint64_t bytes, uint64_t *before);
+/*
+ * Sets `bytes` aside (at least 1) for the requests of this process until the guard ends, as ull_guard_begin
+ * with all_threads: PyTorch runs backward passes in threads of its own. max_request: refuses larger
+ * single requests meanwhile; 0: none. No fallbacks: the caller runs its own and tries again. To be ended by
+ * the thread that began it, the innermost first.
+ */
+int ullage_torch_guard_begin(int device, uint64_t bytes, uint64_t max_request, void *stream,
+                             void **guard, char *message, size_t message_size);
+int ullage_torch_guard_end(void *guard);
 /* What the device of an existing pool has free for anybody, and in all. Returns an ull_status. */
 int ullage_torch_memory(int device, uint64_t *free_bytes, uint64_t *total_bytes);
 /*
