@@ -185,6 +185,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CU
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < FAKE_PAGE)
         alignment = FAKE_PAGE;
+    if (size >> 47) /* more addresses than a process has */
+        return CUDA_ERROR_OUT_OF_MEMORY;
     struct reservation *r = calloc(1, sizeof *r + size / FAKE_PAGE * sizeof *r->page);
     if (!r)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -287,7 +288,11 @@ static int teardown_pool(void **state)
     return 0;
 }
 
-static _Atomic bool stop;
+enum { GRABBERS = 3 };
+
+static _Atomic bool stop;      /* end */
+static _Atomic bool hold_back; /* let go of everything, and take nothing */
+static _Atomic int held_back;
 
 /* Takes all it can get, over and over, in pieces that cut the memory up. */
 static void *grab(void *seed)
@@ -295,6 +300,16 @@ static void *grab(void *seed)
     void *live[64] = {0};
     unsigned int random = (unsigned int)(uintptr_t)seed;
     while (!stop) {
+        if (hold_back) {
+            for (int i = 0; i < 64; i++) {
+                ull_alloc_free(guarded, live[i], NULL);
+                live[i] = NULL;
+            }
+            held_back++;
+            while (hold_back && !stop)
+                usleep(100);
+            continue;
+        }
         random = random * 1103515245u + 12345u;
         void **place = &live[(random >> 8) % 64];
         ull_alloc_free(guarded, *place, NULL);
@@ -306,22 +321,32 @@ static void *grab(void *seed)
     return NULL;
 }
 
+static uint64_t let_go(void *unused, uint64_t wanted)
+{
+    (void)unused;
+    held_back = 0;
+    hold_back = true;
+    for (int i = 0; i < 100000 && held_back < GRABBERS; i++)
+        usleep(100);
+    return wanted;
+}
+
 /* Others are out of memory all the time; within the guard no request is refused. */
 static void keeps_its_promise_against_threads(void **state)
 {
     (void)state;
-    pthread_t threads[3];
-    stop = false;
-    for (uintptr_t i = 0; i < 3; i++)
+    pthread_t threads[GRABBERS];
+    stop = hold_back = false;
+    assert_int_equal(ull_guard_add_fallback(guarded, "let go", let_go, NULL), ULL_OK);
+    for (uintptr_t i = 0; i < GRABBERS; i++)
         pthread_create(&threads[i], NULL, grab, (void *)(i + 7));
-    int begun = 0;
-    for (int round = 0; round < 3000 && begun < 60; round++) {
+    for (int round = 0; round < 40; round++) {
         struct ull_guard *guard;
-        if (ull_guard_begin(guarded, 24 * MIB, &guard, NULL) != ULL_OK)
-            continue;
-        begun++;
+        assert_int_equal(ull_guard_begin(guarded, 24 * MIB, &guard, NULL), ULL_OK);
+        hold_back = false;
         for (int step = 0; step < 4; step++) {
             void *a = NULL, *b = NULL, *c = NULL;
+            usleep(500); /* for the others to take the rest */
             assert_int_equal(ull_alloc_allocate(guarded, 12 * MIB, NULL, &a), ULL_OK);
             assert_int_equal(ull_alloc_allocate(guarded, 4 * MIB, NULL, &b), ULL_OK);
             assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
@@ -332,9 +357,8 @@ static void keeps_its_promise_against_threads(void **state)
         assert_int_equal(ull_guard_end(guard), ULL_OK);
     }
     stop = true;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < GRABBERS; i++)
         pthread_join(threads[i], NULL);
-    assert_true(begun > 0);
     struct ull_alloc_info info;
     ull_alloc_info(base, &info);
     assert_int_equal(info.in_use, 0);
