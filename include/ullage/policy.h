@@ -161,8 +161,12 @@ ull_status ull_guard_add_fallback(struct ull_alloc *guarded, const char *name,
  *
  * What is freed within the guard is reserved again. A request beyond the reservation is an ordinary
  * request. Guards nest: an inner one takes from what the outer one has left, and only the rest from
- * upstream. Two pieces are not always as good as one: a small request (pool.h: small_bytes) may take a
- * page of its own, so reserve some pages more than the sum of small things.
+ * upstream.
+ *
+ * How firm it is: requests of whole multiples of 2 MiB up to the reservation are served in any order,
+ * whatever others do. Other sizes share pages with their neighbours, so that each of them may leave up to
+ * two pages unusable when it is freed while others take all they can: ull_guard_info tells what is left.
+ * Small requests (pool.h: small_bytes) may take a page of their own. Reserve some pages more for those.
  */
 ull_status ull_guard_begin(struct ull_alloc *guarded, uint64_t bytes, struct ull_guard **guard,
                            struct ull_report *report);

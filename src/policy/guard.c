@@ -241,9 +241,10 @@ ull_status ull_guard_end(struct ull_guard *guard)
 void ull_guard_info(struct ull_guard *guard, struct ull_guard_info *info)
 {
     pthread_rwlock_wrlock(&guard->owner->swap);
+    uint64_t gone = guard->used + guard->lent, left = guard->bytes > gone ? guard->bytes - gone : 0;
     *info = (struct ull_guard_info){.bytes = guard->options.bytes,
                                     .in_use = guard->used,
                                     .peak = guard->peak,
-                                    .left = guard->held_bytes};
+                                    .left = guard->held_bytes < left ? guard->held_bytes : left};
     pthread_rwlock_unlock(&guard->owner->swap);
 }

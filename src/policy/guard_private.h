@@ -9,6 +9,8 @@
 
 #include "policy_private.h"
 
+enum { ULL_GUARD_GRAIN = 2 << 20 };
+
 struct guarded {
     struct ull_alloc alloc;
     struct ull_alloc *upstream;

@@ -6,6 +6,10 @@
  * between, since the lock is held for writing. The pool below can serve a request from any free pages, so
  * the rest need not be a part of the old piece. A guard costs two more calls of the pool for each request.
  *
+ * The pool below can move pages, but only whole ones: a page that somebody else's memory touches is not
+ * free. So the piece is whole grains of 2 MiB (CUDA's page), aligned, and so are requests of whole grains.
+ * Others are packed tightly, and at each end of one a page may be shared and lost when it is freed.
+ *
  * The piece is freed on the stream on which it was taken: what was there before may still be in use by
  * that stream's work.
  */
@@ -34,17 +38,36 @@ void ull__guard_release(struct ull_guard *guard)
     guard->held_bytes = 0;
 }
 
-static ull_status hold(struct ull_guard *guard, uint64_t bytes, void *stream,
-                       struct ull_report *report)
+static ull_status hold_exactly(struct ull_guard *guard, uint64_t bytes, void *stream,
+                               struct ull_report *report)
 {
     struct ull_alloc *upstream = guard->owner->upstream;
-    struct ull_request request = {.bytes = bytes, .stream = stream, .tag = "set aside by a guard"};
+    struct ull_request request = {.bytes = bytes,
+                                  .alignment = bytes % ULL_GUARD_GRAIN == 0 ? ULL_GUARD_GRAIN : 0,
+                                  .stream = stream,
+                                  .tag = "set aside by a guard"};
     ull_status status = upstream->ops->allocate(upstream, &request, report, &guard->held);
     if (status == ULL_OK) {
         guard->held_bytes = bytes;
         guard->stream = stream;
         atomic_fetch_add(&guard->owner->set_aside, bytes);
     }
+    return status;
+}
+
+/* What is held for `bytes`: whole grains, unless it is less than one. */
+static uint64_t in_grains(uint64_t bytes)
+{
+    uint64_t whole = (bytes + ULL_GUARD_GRAIN - 1) / ULL_GUARD_GRAIN * ULL_GUARD_GRAIN;
+    return bytes < ULL_GUARD_GRAIN || whole < bytes ? bytes : whole;
+}
+
+static ull_status hold(struct ull_guard *guard, uint64_t bytes, void *stream,
+                       struct ull_report *report)
+{
+    ull_status status = hold_exactly(guard, in_grains(bytes), stream, report);
+    if (status == ULL_E_NO_MEMORY && in_grains(bytes) != bytes)
+        status = hold_exactly(guard, bytes, stream, report);
     return status;
 }
 
@@ -57,7 +80,7 @@ static uint64_t wanted(const struct ull_guard *guard)
 void ull__guard_settle(struct ull_guard *guard, void *stream)
 {
     uint64_t bytes = wanted(guard);
-    if (bytes == guard->held_bytes)
+    if (in_grains(bytes) == guard->held_bytes)
         return;
     ull__guard_release(guard);
     struct ull_report report = {.by = ""};
@@ -124,7 +147,10 @@ ull_status ull__guard_serve(struct ull_guard *guard, const struct ull_request *r
         return ULL_E_NO_MEMORY;
     }
     ull__guard_release(guard);
-    ull_status status = owner->upstream->ops->allocate(owner->upstream, request, report, address);
+    struct ull_request aligned = *request;
+    if (request->bytes % ULL_GUARD_GRAIN == 0 && request->alignment < ULL_GUARD_GRAIN)
+        aligned.alignment = ULL_GUARD_GRAIN;
+    ull_status status = owner->upstream->ops->allocate(owner->upstream, &aligned, report, address);
     if (status == ULL_OK) {
         struct ull__size_entry entry = {
             .address = (uintptr_t)*address, .bytes = bytes, .owner = guard};

@@ -11,7 +11,8 @@
 #include "device.h"
 #include "fake.h"
 
-enum { MIB = 1 << 20 };
+/* Guards set whole pages aside. */
+enum { MIB = 1 << 20, PAGE = 2 * MIB };
 
 static struct fake fake;
 static struct ull_alloc *guarded;
@@ -19,7 +20,7 @@ static struct ull_alloc *guarded;
 static int setup(void **state)
 {
     (void)state;
-    fake_init(&fake, 10 * MIB);
+    fake_init(&fake, 10 * PAGE);
     return ull_guard_create(&fake.alloc, &guarded, NULL);
 }
 
@@ -59,27 +60,27 @@ static void reserves_and_gives_back(void **state)
     (void)state;
     struct ull_guard *guard;
     void *a, *b, *other;
-    assert_int_equal(ull_guard_begin(guarded, 8 * MIB, &guard, NULL), ULL_OK);
-    assert_int_equal(fake.in_use, 8 * MIB); /* taken, not looked at */
-    assert_null(elsewhere(3 * MIB));
-    other = elsewhere(2 * MIB);
+    assert_int_equal(ull_guard_begin(guarded, 8 * PAGE, &guard, NULL), ULL_OK);
+    assert_int_equal(fake.in_use, 8 * PAGE); /* taken, not looked at */
+    assert_null(elsewhere(3 * PAGE));
+    other = elsewhere(2 * PAGE);
     assert_non_null(other);
-    assert_int_equal(ull_alloc_allocate(guarded, 5 * MIB, NULL, &a), ULL_OK);
-    assert_int_equal(left(guard), 3 * MIB);
-    assert_int_equal(fake.in_use, 10 * MIB);
+    assert_int_equal(ull_alloc_allocate(guarded, 5 * PAGE, NULL, &a), ULL_OK);
+    assert_int_equal(left(guard), 3 * PAGE);
+    assert_int_equal(fake.in_use, 10 * PAGE);
     struct ull_alloc_info info;
     ull_alloc_info(guarded, &info);
-    assert_int_equal(info.in_use, 7 * MIB); /* without what is only set aside */
+    assert_int_equal(info.in_use, 7 * PAGE); /* without what is only set aside */
     /* Freed within the guard: set aside again, not for others. */
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
-    assert_int_equal(left(guard), 8 * MIB);
+    assert_int_equal(left(guard), 8 * PAGE);
     assert_null(elsewhere(1));
-    assert_int_equal(ull_alloc_allocate(guarded, 4 * MIB, NULL, &a), ULL_OK);
-    assert_int_equal(ull_alloc_allocate(guarded, 4 * MIB, NULL, &b), ULL_OK);
+    assert_int_equal(ull_alloc_allocate(guarded, 4 * PAGE, NULL, &a), ULL_OK);
+    assert_int_equal(ull_alloc_allocate(guarded, 4 * PAGE, NULL, &b), ULL_OK);
     assert_int_equal(left(guard), 0);
     assert_int_equal(ull_alloc_free(guarded, b, NULL), ULL_OK);
     assert_int_equal(ull_guard_end(guard), ULL_OK);
-    assert_int_equal(fake.in_use, 6 * MIB); /* a and other */
+    assert_int_equal(fake.in_use, 6 * PAGE); /* a and other */
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_E_INVALID);
     assert_int_equal(ull_alloc_free(guarded, other, NULL), ULL_OK);
@@ -91,45 +92,45 @@ static void nests(void **state)
     (void)state;
     struct ull_guard *outer, *inner;
     void *a, *b;
-    assert_int_equal(ull_guard_begin(guarded, 6 * MIB, &outer, NULL), ULL_OK);
-    assert_int_equal(ull_alloc_allocate(guarded, 1 * MIB, NULL, &a), ULL_OK);
+    assert_int_equal(ull_guard_begin(guarded, 6 * PAGE, &outer, NULL), ULL_OK);
+    assert_int_equal(ull_alloc_allocate(guarded, 1 * PAGE, NULL, &a), ULL_OK);
     /* Fits into the outer one: no further memory is taken. */
-    assert_int_equal(ull_guard_begin(guarded, 4 * MIB, &inner, NULL), ULL_OK);
-    assert_int_equal(fake.in_use, 6 * MIB);
-    assert_int_equal(left(outer), 1 * MIB);
-    assert_int_equal(left(inner), 4 * MIB);
-    assert_int_equal(ull_alloc_allocate(guarded, 3 * MIB, NULL, &b), ULL_OK);
-    assert_int_equal(left(outer), 1 * MIB);
-    assert_int_equal(left(inner), 1 * MIB);
+    assert_int_equal(ull_guard_begin(guarded, 4 * PAGE, &inner, NULL), ULL_OK);
+    assert_int_equal(fake.in_use, 6 * PAGE);
+    assert_int_equal(left(outer), 1 * PAGE);
+    assert_int_equal(left(inner), 4 * PAGE);
+    assert_int_equal(ull_alloc_allocate(guarded, 3 * PAGE, NULL, &b), ULL_OK);
+    assert_int_equal(left(outer), 1 * PAGE);
+    assert_int_equal(left(inner), 1 * PAGE);
     assert_int_equal(ull_guard_end(outer), ULL_E_INVALID); /* not the innermost */
     assert_int_equal(ull_guard_end(inner), ULL_OK);
-    assert_int_equal(left(outer), 2 * MIB); /* 6 - 1 - 3 */
-    assert_int_equal(fake.in_use, 6 * MIB);
+    assert_int_equal(left(outer), 2 * PAGE); /* 6 - 1 - 3 */
+    assert_int_equal(fake.in_use, 6 * PAGE);
     assert_int_equal(ull_alloc_free(guarded, b, NULL), ULL_OK); /* made in a guard that has ended */
-    assert_int_equal(left(outer), 5 * MIB);
+    assert_int_equal(left(outer), 5 * PAGE);
     /* Larger than what the outer one has left: the rest comes from upstream. */
-    assert_int_equal(ull_guard_begin(guarded, 8 * MIB, &inner, NULL), ULL_OK);
-    assert_int_equal(fake.in_use, 9 * MIB);
+    assert_int_equal(ull_guard_begin(guarded, 8 * PAGE, &inner, NULL), ULL_OK);
+    assert_int_equal(fake.in_use, 9 * PAGE);
     assert_int_equal(left(outer), 0);
     assert_int_equal(ull_guard_end(inner), ULL_OK);
-    assert_int_equal(left(outer), 5 * MIB);
-    assert_int_equal(fake.in_use, 6 * MIB);
+    assert_int_equal(left(outer), 5 * PAGE);
+    assert_int_equal(fake.in_use, 6 * PAGE);
     /* An inner one that is refused leaves the outer one as it was. */
-    assert_int_equal(ull_guard_begin(guarded, 10 * MIB, &inner, NULL), ULL_E_NO_MEMORY);
-    assert_int_equal(left(outer), 5 * MIB);
+    assert_int_equal(ull_guard_begin(guarded, 10 * PAGE, &inner, NULL), ULL_E_NO_MEMORY);
+    assert_int_equal(left(outer), 5 * PAGE);
     assert_int_equal(ull_guard_end(outer), ULL_OK);
-    assert_int_equal(fake.in_use, MIB);
+    assert_int_equal(fake.in_use, PAGE);
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
 }
 
 static char order[32];
 
-static uint64_t make_room(void *mib, uint64_t wanted)
+static uint64_t make_room(void *pages, uint64_t wanted)
 {
-    assert_int_equal(wanted, 12 * MIB);
-    order[strlen(order)] = (char)('0' + (uintptr_t)mib);
-    fake.capacity += (uintptr_t)mib * MIB;
-    return (uintptr_t)mib * MIB;
+    assert_int_equal(wanted, 12 * PAGE);
+    order[strlen(order)] = (char)('0' + (uintptr_t)pages);
+    fake.capacity += (uintptr_t)pages * PAGE;
+    return (uintptr_t)pages * PAGE;
 }
 
 static void fallbacks_then_one_retry(void **state)
@@ -137,10 +138,10 @@ static void fallbacks_then_one_retry(void **state)
     (void)state;
     struct ull_guard *guard;
     struct ull_report report;
-    for (uintptr_t mib = 0; mib < 4; mib++)
-        assert_int_equal(ull_guard_add_fallback(guarded, "smaller batch", make_room, (void *)mib),
+    for (uintptr_t pages = 0; pages < 4; pages++)
+        assert_int_equal(ull_guard_add_fallback(guarded, "smaller batch", make_room, (void *)pages),
                          ULL_OK);
-    struct ull_guard_options options = {.bytes = 12 * MIB};
+    struct ull_guard_options options = {.bytes = 12 * PAGE};
     memset(order, 0, sizeof order);
     /* None allowed: refused at once. */
     assert_int_equal(ull_guard_begin_with(guarded, &options, &guard, &report), ULL_E_NO_MEMORY);
@@ -152,7 +153,7 @@ static void fallbacks_then_one_retry(void **state)
     assert_string_equal(order, "01");
     assert_int_equal(fake.refusals, 3);
     assert_non_null(
-        strstr(report.text, "at most 2: 'smaller batch' (0 B), 'smaller batch' (1.0 MiB)"));
+        strstr(report.text, "at most 2: 'smaller batch' (0 B), 'smaller batch' (2.0 MiB)"));
     /* With all of them it fits. */
     memset(order, 0, sizeof order);
     options.max_fallbacks = 4;
@@ -176,7 +177,7 @@ static void fallbacks_stop_when_it_is_enough(void **state)
     memset(order, 0, sizeof order);
     ull_guard_add_fallback(guarded, "plenty", plenty, NULL);
     ull_guard_add_fallback(guarded, "not needed", make_room, (void *)1);
-    assert_int_equal(ull_guard_begin(guarded, 12 * MIB, &guard, NULL), ULL_OK);
+    assert_int_equal(ull_guard_begin(guarded, 12 * PAGE, &guard, NULL), ULL_OK);
     assert_string_equal(order, "");
     assert_int_equal(ull_guard_end(guard), ULL_OK);
 }
@@ -187,29 +188,29 @@ static void sizes_within_a_guard(void **state)
     struct ull_guard *guard;
     struct ull_report report;
     void *a, *b;
-    struct ull_guard_options options = {.bytes = 4 * MIB, .max_request = 2 * MIB, .cap = true};
+    struct ull_guard_options options = {.bytes = 4 * PAGE, .max_request = 2 * PAGE, .cap = true};
     assert_int_equal(ull_guard_begin_with(guarded, &options, &guard, NULL), ULL_OK);
-    struct ull_request request = {.bytes = 2 * MIB + 1};
+    struct ull_request request = {.bytes = 2 * PAGE + 1};
     assert_int_equal(ull_alloc_request(guarded, &request, &report, &a), ULL_E_NO_MEMORY);
     assert_string_equal(report.by, "guard");
-    assert_non_null(strstr(report.text, "single requests may be 2.0 MiB"));
-    request.bytes = 2 * MIB;
+    assert_non_null(strstr(report.text, "single requests may be 4.0 MiB"));
+    request.bytes = 2 * PAGE;
     assert_int_equal(ull_alloc_request(guarded, &request, &report, &a), ULL_OK);
     assert_int_equal(ull_alloc_request(guarded, &request, &report, &b), ULL_OK);
     request.bytes = 1;
     assert_int_equal(ull_alloc_request(guarded, &request, &report, &b), ULL_E_NO_MEMORY);
-    assert_non_null(strstr(report.text, "cap is 4.0 MiB"));
+    assert_non_null(strstr(report.text, "cap is 8.0 MiB"));
     request.bytes = UINT64_MAX;
     assert_int_equal(ull_alloc_request(guarded, &request, &report, &b), ULL_E_NO_MEMORY);
     assert_int_equal(ull_guard_end(guard), ULL_OK);
     /* Without a cap a larger request is an ordinary one. */
-    assert_int_equal(ull_guard_begin(guarded, 1 * MIB, &guard, NULL), ULL_OK);
-    assert_int_equal(ull_alloc_allocate(guarded, 3 * MIB, NULL, &b), ULL_OK);
+    assert_int_equal(ull_guard_begin(guarded, 1 * PAGE, &guard, NULL), ULL_OK);
+    assert_int_equal(ull_alloc_allocate(guarded, 3 * PAGE, NULL, &b), ULL_OK);
     assert_int_equal(left(guard), 0);
     assert_int_equal(ull_alloc_free(guarded, b, NULL), ULL_OK);
-    assert_int_equal(left(guard), MIB);
+    assert_int_equal(left(guard), PAGE);
     assert_int_equal(ull_guard_end(guard), ULL_OK);
-    assert_int_equal(fake.in_use, 4 * MIB);
+    assert_int_equal(fake.in_use, 4 * PAGE);
 }
 
 static void *end_it(void *guard)
@@ -242,21 +243,21 @@ static void for_all_threads(void **state)
 {
     (void)state;
     struct ull_guard *guard, *second;
-    struct ull_guard_options options = {.bytes = 8 * MIB, .all_threads = true};
+    struct ull_guard_options options = {.bytes = 8 * PAGE, .all_threads = true};
     assert_int_equal(ull_guard_begin_with(guarded, &options, &guard, NULL), ULL_OK);
-    void *a = elsewhere(6 * MIB); /* as a backward pass in a thread of its own */
+    void *a = elsewhere(6 * PAGE); /* as a backward pass in a thread of its own */
     assert_non_null(a);
-    assert_int_equal(left(guard), 2 * MIB);
-    options.bytes = MIB;
+    assert_int_equal(left(guard), 2 * PAGE);
+    options.bytes = PAGE;
     assert_int_equal(ull_guard_begin_with(guarded, &options, &second, NULL), ULL_OK);
-    void *b = elsewhere(MIB);
+    void *b = elsewhere(PAGE);
     assert_int_equal(left(second), 0);
     assert_int_equal(ull_guard_end(second), ULL_OK);
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
     assert_int_equal(ull_alloc_free(guarded, b, NULL), ULL_OK);
-    assert_int_equal(left(guard), 8 * MIB);
+    assert_int_equal(left(guard), 8 * PAGE);
     assert_int_equal(ull_guard_end(guard), ULL_OK);
-    a = elsewhere(10 * MIB);
+    a = elsewhere(10 * PAGE);
     assert_non_null(a);
     assert_int_equal(ull_alloc_free(guarded, a, NULL), ULL_OK);
 }
@@ -326,7 +327,7 @@ static uint64_t let_go(void *unused, uint64_t wanted)
     (void)unused;
     held_back = 0;
     hold_back = true;
-    for (int i = 0; i < 100000 && held_back < GRABBERS; i++)
+    for (int i = 0; i < 20000 && held_back < GRABBERS; i++)
         usleep(100);
     return wanted;
 }
