@@ -222,7 +222,7 @@ static uint32_t find_addresses(struct ull_pool *pool, uint64_t pages, uint64_t a
 {
     for (;;) {
         uint32_t first = ull__addresses_find(pool, pages, alignment);
-        if (first != NONE || !ull__range_evict(pool))
+        if (first != NONE || !(ull__range_evict(pool) || ull__ranges_shrink(pool)))
             return first;
     }
 }
@@ -236,7 +236,7 @@ static ull_status build_view(struct ull_pool *pool, uint64_t alignment, uint16_t
     ull__ranges_bound(pool, pages);
     uint32_t first = find_addresses(pool, pages, alignment);
     if (first == NONE)
-        return ULL_E_NO_MEMORY;
+        return ULL_E_FULL;
     struct gathered g = gather(pool, lane, pages);
     ull_status status = add_pages(pool, pages - g.count, g.count);
     if (status == ULL_OK)
@@ -272,7 +272,7 @@ ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, 
     } else {
         status = build_view(pool, alignment, lane, shortage, chunk);
     }
-    shortage->device_full = status != ULL_OK;
+    shortage->device_full = status != ULL_OK && status != ULL_E_FULL;
     return status == ULL_OK ? ULL_OK : ULL_E_NO_MEMORY;
 }
 
@@ -321,6 +321,8 @@ ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__sh
     *shortage = (struct ull__shortage){.needed = 1, .left = left};
     if (!ull__host_memory(pool, 2))
         return ULL_E_NO_MEMORY;
+    /* It is for another lane, or an aligned request was not seen to fit there. */
+    ull__retained_return(pool);
     uint32_t empty, slot = find_small_slot(pool, lane, &empty);
     if (slot == NONE) {
         slot = empty;
@@ -331,7 +333,6 @@ ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__sh
     const struct ull__chunk *page = ull__cover(pool, pool->slots[slot].home);
     uint16_t tag = page->lane;
     uint64_t seq = page->seq;
-    ull__retained_return(pool);
     struct ull__chunk *c = ull__lend(pool, slot, 1);
     pool->retained = slot; /* free until the request takes it */
     pool->free_pages++;

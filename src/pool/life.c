@@ -33,9 +33,9 @@ static ull_status check_options(const struct ull_pool_options *o, struct ull_err
     if (o->watermark_percent > 100)
         return ull__fail(err, ULL_E_INVALID, "watermark_percent %u: expected at most 100",
                          o->watermark_percent);
-    if (o->address_factor < 4 || o->address_factor > 1024 || o->mapping_factor < 1)
+    if (o->address_factor < 8 || o->address_factor > 1024 || o->mapping_factor < 1)
         return ull__fail(err, ULL_E_INVALID,
-                         "address_factor %u, mapping_factor %u: expected 4 to 1024, and at least 1",
+                         "address_factor %u, mapping_factor %u: expected 8 to 1024, and at least 1",
                          o->address_factor, o->mapping_factor);
     return ULL_OK;
 }

@@ -341,6 +341,8 @@ struct ull__chunk *ull__hole_fill(struct ull_pool *pool, uint32_t slot, uint32_t
 void ull__ranges_bound(struct ull_pool *pool, uint64_t count);
 /* Unmaps the view that was not used for longest and can be; false if there is none. */
 bool ull__range_evict(struct ull_pool *pool);
+/* Lets go of unused slots at the ends of views that are in use; false if there are none. */
+bool ull__ranges_shrink(struct ull_pool *pool);
 
 /* --- count.c ---------------------------------------------------------------------------------------- */
 

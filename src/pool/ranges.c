@@ -6,6 +6,10 @@
  * Mappings cost host memory, the card's page tables and time when pages are given back, so there
  * is a bound on them. Beyond it the view that was not used for longest is unmapped. A view can go only
  * when nothing in it is in use and no stream can still touch its addresses.
+ *
+ * When addresses run out, views that are in use in the middle lose what is not in use at their ends. A
+ * program that keeps one page in each of very many views could still leave no room for a large one; what
+ * is in use never moves. By default there are twelve times as many slots for views as pages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +111,27 @@ uint32_t ull__views_from(const struct ull_pool *pool, uint64_t count)
     return view_place(pool, (uint32_t)count - 1);
 }
 
+static void link_view(struct ull_pool *pool, uint32_t index)
+{
+    const struct ull__range *range = &pool->ranges[index];
+    uint32_t place = view_place(pool, range->count);
+    memmove(&pool->views[place + 1], &pool->views[place],
+            (pool->view_count - place) * sizeof *pool->views);
+    pool->views[place] =
+        (struct ull__view){.count = range->count, .first = range->first, .range = index};
+    pool->view_count++;
+}
+
+static void unlink_view(struct ull_pool *pool, uint32_t index)
+{
+    uint32_t place = view_place(pool, pool->ranges[index].count) - 1;
+    while (pool->views[place].range != index)
+        place--;
+    pool->view_count--;
+    memmove(&pool->views[place], &pool->views[place + 1],
+            (pool->view_count - place) * sizeof *pool->views);
+}
+
 static void link_used(struct ull_pool *pool, uint32_t index)
 {
     pool->ranges[index].newer = NONE;
@@ -153,12 +178,7 @@ static void link_range(struct ull_pool *pool, uint32_t index)
         pool->cursor = index;
     }
     if (index > ULL_SMALL) {
-        uint32_t place = view_place(pool, range->count);
-        memmove(&pool->views[place + 1], &pool->views[place],
-                (pool->view_count - place) * sizeof *pool->views);
-        pool->views[place] =
-            (struct ull__view){.count = range->count, .first = range->first, .range = index};
-        pool->view_count++;
+        link_view(pool, index);
         link_used(pool, index);
     }
 }
@@ -166,12 +186,7 @@ static void link_range(struct ull_pool *pool, uint32_t index)
 static void unlink_range(struct ull_pool *pool, uint32_t index)
 {
     const struct ull__range *range = &pool->ranges[index];
-    uint32_t place = view_place(pool, range->count) - 1;
-    while (pool->views[place].range != index)
-        place--;
-    pool->view_count--;
-    memmove(&pool->views[place], &pool->views[place + 1],
-            (pool->view_count - place) * sizeof *pool->views);
+    unlink_view(pool, index);
     unlink_used(pool, index);
     if (pool->cursor == index)
         pool->cursor = range->prev;
@@ -280,6 +295,62 @@ static void evict(struct ull_pool *pool, uint32_t index)
         ull__chunk_drop(pool, c);
     }
     ull__range_drop(pool, index);
+}
+
+/* Can this chunk at the end of a view be let go? */
+static bool is_spare(const struct ull_pool *pool, const struct ull__chunk *c)
+{
+    return (c->state == ULL_SHADOW || c->state == ULL_HOLE) &&
+           ull__lane_passed(pool, c->lane, c->seq);
+}
+
+static uint32_t drop_end(struct ull_pool *pool, struct ull__chunk *c)
+{
+    uint32_t first = ull__slot_down(pool, c->address);
+    uint32_t count = (uint32_t)(c->size >> pool->page_shift);
+    ull__cover_remove(pool, c);
+    if (c->state == ULL_SHADOW)
+        ull__view_unmap(pool, first, count);
+    if (c->next)
+        c->next->prev = c->prev;
+    if (c->prev)
+        c->prev->next = c->next;
+    ull__chunk_drop(pool, c);
+    return count;
+}
+
+/* Lets go of the slots at both ends of a view that is in use in the middle. */
+static bool shrink(struct ull_pool *pool, uint32_t index)
+{
+    struct ull__range *range = &pool->ranges[index];
+    struct ull__chunk *last = range->chunks;
+    while (last->next)
+        last = last->next;
+    if (!is_spare(pool, range->chunks) && !is_spare(pool, last))
+        return false;
+    unlink_view(pool, index);
+    while (is_spare(pool, range->chunks)) {
+        struct ull__chunk *c = range->chunks;
+        range->chunks = c->next;
+        uint32_t count = drop_end(pool, c);
+        range->first += count;
+        range->count -= count;
+    }
+    while (is_spare(pool, last)) {
+        struct ull__chunk *c = last;
+        last = c->prev;
+        range->count -= drop_end(pool, c);
+    }
+    link_view(pool, index);
+    return true;
+}
+
+bool ull__ranges_shrink(struct ull_pool *pool)
+{
+    bool any = false;
+    for (uint32_t r = pool->oldest; r != NONE; r = pool->ranges[r].newer)
+        any |= shrink(pool, r);
+    return any;
 }
 
 bool ull__range_evict(struct ull_pool *pool)

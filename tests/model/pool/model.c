@@ -21,7 +21,7 @@
 #include "pool_private.h"
 
 enum { PAGE = 4096, UNIT = 256, UNITS = PAGE / UNIT, PAGES = 512, STREAMS = 3, LIVE = 400 };
-enum { CHECKS = 256, END = 64, ADDRESSES = 1 << 16 };
+enum { CHECKS = 256, END = 64, ADDRESSES = 1 << 16, ROUND = 64 * PAGE };
 
 static uint64_t seed;
 static uint64_t operation;
@@ -49,7 +49,7 @@ static struct {
     struct ull__device device;
     struct ull__device *host;
     struct ull__device_ops ops;
-    uint64_t base;
+    uint64_t base, whole, whole_bytes;
     ull__page page_at[ADDRESSES]; /* by page of addresses from base */
     uint64_t held;
 } between;
@@ -70,15 +70,21 @@ static ull_status b_reserve(struct ull__device *d, uint64_t bytes, uint64_t *add
     (void)d;
     if (bytes / PAGE > ADDRESSES)
         return ULL_E_NO_MEMORY;
-    ull_status status = host()->ops->reserve(host(), bytes, address);
-    between.base = *address;
+    /* At a round address, so that a seed means the same each time. */
+    ull_status status = host()->ops->reserve(host(), bytes + ROUND, &between.whole);
+    between.whole_bytes = bytes + ROUND;
+    between.base = (between.whole + ROUND - 1) / ROUND * ROUND;
+    if (status == ULL_OK)
+        *address = between.base;
     return status;
 }
 
 static void b_release(struct ull__device *d, uint64_t address, uint64_t bytes)
 {
     (void)d;
-    host()->ops->release(host(), address, bytes);
+    if (address != between.base || bytes + ROUND != between.whole_bytes)
+        fail("other addresses were released than were reserved", address, bytes);
+    host()->ops->release(host(), between.whole, between.whole_bytes);
 }
 
 static ull_status b_create(struct ull__device *d, size_t count, ull__page *pages)
@@ -431,7 +437,7 @@ int main(int argc, char **argv)
     options.idle_ns = 1000000;
     options.now_ns = model_now;
     options.mapping_factor = 1 + (unsigned)random_below(4);
-    options.address_factor = 5 + (unsigned)random_below(8);
+    options.address_factor = 8 + (unsigned)random_below(8);
     model.limit = (uint64_t)PAGES * PAGE;
     if (ull_pool_create(&between.device, &options, &model.pool, &error) != ULL_OK)
         fail(error.message, 0, 0);
