@@ -1,5 +1,5 @@
 /*
- * glibc_floor.h: keeps what is linked into the preload libraries loadable by old C libraries.
+ * glibc_floor.h: keeps what is linked into the shared libraries loadable by old C libraries.
  *
  * Since glibc 2.34 libpthread and libdl are part of libc, and their symbols have a second, newer
  * version that a link on a current system would ask for. This asks for the old versions, which every
@@ -11,11 +11,13 @@
 #define ULL_OLD(name, version) __asm__(".symver " #name ", " #name "@" version);
 #define ULL_FIRST "GLIBC_2.2.5"
 #define ULL_SINCE_2_12 "GLIBC_2.12"
+#define ULL_SINCE_2_3_3 "GLIBC_2.3.3"
 #define ULL_SINCE_2_3_4 "GLIBC_2.3.4"
 #elif defined(__aarch64__)
 #define ULL_OLD(name, version) __asm__(".symver " #name ", " #name "@" version);
 #define ULL_FIRST "GLIBC_2.17"
 #define ULL_SINCE_2_12 "GLIBC_2.17"
+#define ULL_SINCE_2_3_3 "GLIBC_2.17"
 #define ULL_SINCE_2_3_4 "GLIBC_2.17"
 #endif
 #endif
@@ -39,4 +41,17 @@ ULL_OLD(pthread_mutexattr_destroy, ULL_FIRST)
 ULL_OLD(pthread_mutexattr_setpshared, ULL_FIRST)
 ULL_OLD(pthread_mutexattr_setrobust, ULL_SINCE_2_12)
 ULL_OLD(pthread_mutex_consistent, ULL_SINCE_2_12)
+ULL_OLD(pthread_condattr_setclock, ULL_SINCE_2_3_3)
+ULL_OLD(pthread_key_create, ULL_FIRST)
+ULL_OLD(pthread_key_delete, ULL_FIRST)
+ULL_OLD(pthread_getspecific, ULL_FIRST)
+ULL_OLD(pthread_setspecific, ULL_FIRST)
+ULL_OLD(pthread_rwlockattr_init, ULL_FIRST)
+ULL_OLD(pthread_rwlockattr_destroy, ULL_FIRST)
+ULL_OLD(pthread_rwlockattr_setkind_np, ULL_FIRST)
+ULL_OLD(pthread_rwlock_init, ULL_FIRST)
+ULL_OLD(pthread_rwlock_destroy, ULL_FIRST)
+ULL_OLD(pthread_rwlock_rdlock, ULL_FIRST)
+ULL_OLD(pthread_rwlock_wrlock, ULL_FIRST)
+ULL_OLD(pthread_rwlock_unlock, ULL_FIRST)
 #endif
