@@ -101,7 +101,10 @@ uint64_t ull_system_reserve(uint64_t free_bytes, int major);
 
 /* --- the plan --------------------------------------------------------------------------------------------- */
 
-/* Values of variables; NULL is not set. */
+/*
+ * Values of variables; NULL is not set. In a job of `ullage run` (ULLAGE_JOB is set) the card has the size
+ * of the budget, and the process's own ULLAGE_MEMORY is not applied a second time.
+ */
 struct ull_environment {
     const char *memory;       /* ULLAGE_MEMORY: SIZE, N% or CARD=SIZE,... as `ullage run -m` */
     const char *growth;       /* ULLAGE_GROWTH: true or false */

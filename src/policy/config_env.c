@@ -300,7 +300,8 @@ ull_status ull__surroundings_read(const struct ull_config *config,
     ull_status status = ull__conf_load(conf, err);
     struct ull_environment own = {.config = getenv("ULLAGE_CONFIG"),
                                   .force_growth = getenv("TF_FORCE_GPU_ALLOW_GROWTH")};
-    if (conf->item[ULL_CONF_MEMORY].set)
+    /* `ullage run` has made the card that large already: a share of it would be taken twice. */
+    if (conf->item[ULL_CONF_MEMORY].set && !getenv("ULLAGE_JOB"))
         own.memory = conf->item[ULL_CONF_MEMORY].value;
     if (conf->item[ULL_CONF_GROWTH].set)
         own.growth = conf->item[ULL_CONF_GROWTH].value;

@@ -261,6 +261,31 @@ static void text_that_does_not_fit(void **state)
     ull_config_destroy(large);
 }
 
+static void the_process_own_environment(void **state)
+{
+    (void)state;
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    unsetenv("ULLAGE_CONFIG");
+    unsetenv("ULLAGE_JOB");
+    setenv("TF_FORCE_GPU_ALLOW_GROWTH", "true", 1);
+    setenv("ULLAGE_MEMORY", "50%", 1);
+    planned(NULL, CARDS);
+    assert_int_equal(plan.device[0].limit, 70 * GIB);
+    assert_true(plan.device[0].growth);
+    setenv("ULLAGE_JOB", "/dev/shm/a-job", 1); /* the card is the budget already */
+    planned(NULL, CARDS);
+    assert_int_equal(plan.device[0].limit, 139 * GIB - 1800 * MIB);
+    unsetenv("ULLAGE_JOB");
+    setenv("TF_FORCE_GPU_ALLOW_GROWTH", "sure", 1);
+    assert_int_equal(ull_config_plan(config, NULL, &plan, &err), ULL_E_INVALID);
+    unsetenv("TF_FORCE_GPU_ALLOW_GROWTH");
+    setenv("ULLAGE_GROWTH", "yes", 1);
+    unsetenv("ULLAGE_MEMORY");
+    planned(NULL, CARDS);
+    assert_int_equal(plan.device[1].start, 0);
+    unsetenv("ULLAGE_GROWTH");
+}
+
 /* A real child: fork and exec of this program, which then plans from its environment. */
 static const char *program;
 
@@ -303,6 +328,7 @@ int main(int argc, char **argv)
         ROW(a_child_plans_the_same),
         ROW(a_child_finds_cards_by_uuid),
         ROW(text_that_does_not_fit),
+        ROW(the_process_own_environment),
         ROW(a_real_child),
     };
     if (argc > 1 && strcmp(argv[1], "child") == 0)
