@@ -77,9 +77,7 @@ class Batcher(unittest.TestCase):
     def test_shrinks_when_others_take_memory(self):
         clock = Clock()
         batcher = DynamicBatcher(8, 256, start=64, clock=clock)
-        sizes = self.run_model(
-            batcher, clock, 100, 10, lambda step: 1000 if step < 5 else 500, 30
-        )
+        sizes = self.run_model(batcher, clock, 100, 10, lambda step: 1000 if step < 5 else 500, 30)
         self.assertEqual(sizes[4], 64)
         self.assertEqual(sizes[5], 32)  # 740 of 500
         self.assertEqual(set(sizes[5:]), {32})  # 420 of 500: between the marks

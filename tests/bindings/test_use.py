@@ -25,6 +25,7 @@ def fake_torch(setters=SETTERS):
     torch.__version__ = "2.0.fake"
     torch.version = types.SimpleNamespace(cuda="13.0", hip=None)
     torch.told, torch.started, torch.held, torch.forked, torch.current = {}, False, 0, False, None
+    torch.backend = "native"
 
     class Native:
         pass
@@ -49,7 +50,9 @@ def fake_torch(setters=SETTERS):
 
     torch.cuda = types.SimpleNamespace(
         is_initialized=lambda: torch.started,
-        memory_allocated=lambda: torch.held,
+        memory_allocated=lambda device: torch.held * device,
+        device_count=lambda: 2,
+        get_allocator_backend=lambda: torch.backend,
         _is_in_bad_fork=lambda: torch.forked,
         memory=types.SimpleNamespace(
             CUDAPluggableAllocator=CUDAPluggableAllocator,
@@ -79,6 +82,8 @@ class Use(unittest.TestCase):
         self.refused(ullage.StartedError, "has started CUDA already")
         self.torch.held = 512
         self.refused(ullage.StartedError, r"CUDA memory is in use already \(512 bytes")
+        self.torch.backend = "pluggable"
+        self.refused(ullage.StartedError, "another allocator")
         self.torch.started, self.torch.forked = False, True
         self.refused(ullage.StartedError, "forked")
 

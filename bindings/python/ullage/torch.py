@@ -36,10 +36,13 @@ def _reason_against(torch):
         return "this process was forked from one that uses CUDA: start it with 'spawn'"
     if not torch.cuda.is_initialized():
         return None
-    held = torch.cuda.memory_allocated()
+    backend = torch.cuda.get_allocator_backend()
+    if backend == "pluggable":
+        return "another allocator was set already"
+    held = sum(torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count()))
     if held:
         return "CUDA memory is in use already ({} bytes of tensors)".format(held)
-    return "PyTorch has started CUDA already, and with it its own allocator"
+    return "PyTorch has started CUDA already, and with it its own allocator ({})".format(backend)
 
 
 def use(memory=None, growth=True):
@@ -47,7 +50,7 @@ def use(memory=None, growth=True):
 
     memory: the most that the pool of a device may hold: "4GiB", "40%" of the device, bytes; None
     for all that there is. growth=False takes all of it when a device is first used. What lies
-    outside the pool (the context, libraries) is not in it; `ullage run -m` bounds the whole process.
+    outside the pool (the context, libraries) is not in it; `ullage run -m` bounds all of it.
 
     Raises StartedError, which names the reason, once CUDA memory is in use; ValueError for a bad
     size. A second call with the same settings does nothing. Programs that are spawned call it

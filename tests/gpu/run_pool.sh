@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The pool under PyTorch on a real card: what PyTorch does over it, and training against PyTorch's own
+# allocators (default and expandable_segments), in under 200 s on an H200. Exit 0 if all checks passed.
+#
+#   tests/gpu/run_pool.sh [OUTPUT_DIR]     on a machine with a GPU, PyTorch and torchvision
+#
+# BUILD names a build that is there already (cmake without tests is enough); else build/gpu is made.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+out=${1:-build/gpu-results}
+build=${BUILD:-build/gpu}
+mkdir -p "$out"
+passed=0
+failed=0
+
+say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
+check() { # check NAME CONDITION...: the rest is a command
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        echo "ok: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+    fi
+}
+
+say "build"
+if ! [ -e "$build/libullage-torch.so" ]; then
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF >"$out/build-pool.log" 2>&1 &&
+        cmake --build "$build" -j "$(nproc)" >>"$out/build-pool.log" 2>&1
+fi
+check "builds here" [ -e "$build/libullage-torch.so" ] || { tail -n 20 "$out/build-pool.log"; exit 1; }
+export ULLAGE_TORCH_LIBRARY=$PWD/$build/libullage-torch.so PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
+case $build in /*) ULLAGE_TORCH_LIBRARY=$build/libullage-torch.so ;; esac
+
+say "machine"
+date -u +%Y-%m-%d
+git rev-parse --short HEAD 2>/dev/null
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+
+say "PyTorch over the pool"
+python3 tests/gpu/pool_torch.py checks >"$out/pool-checks.txt" 2>&1
+code=$?
+cat "$out/pool-checks.txt"
+check "PyTorch over the pool" [ $code = 0 ]
+check "use() after the first tensor is refused" python3 tests/gpu/pool_torch.py late
+check "the pool meets the budget of ullage run" \
+    "$build/ullage" run -q -m 4GiB -- python3 tests/gpu/pool_torch.py budget
+
+say "training: ullage against PyTorch's own"
+results=$out/pool-train.jsonl
+: >"$results"
+run() { # run MODEL ALLOCATOR STEPS
+    local line=$out/pool-train.line
+    check "$1 with $2" python3 tests/gpu/pool_torch.py train "$1" "$2" --steps "$3" >"$line" 2>&1
+    if ! grep '^{' "$line" >>"$results"; then tail -n 12 "$line"; fi
+    tail -n 1 "$line"
+}
+for model in resnet50 gpt2 gpt2_varlen; do
+    steps=25
+    [ $model = gpt2_varlen ] && steps=40 # its lengths repeat every ten steps
+    for allocator in default ullage expandable; do
+        run $model $allocator $steps
+    done
+done
+# Step times are the noisiest: once more, in turn, where time is left.
+for model in resnet50 gpt2; do
+    for allocator in ullage default; do
+        [ "$SECONDS" -lt 150 ] && run $model $allocator 25
+    done
+done
+
+say "comparison"
+python3 tests/gpu/pool_torch.py compare "$results" | tee "$out/pool-compare.txt"
+check "losses and steady state" [ "${PIPESTATUS[0]}" = 0 ]
+
+echo
+echo "$passed passed, $failed failed ($SECONDS s)"
+[ $failed = 0 ]
