@@ -38,10 +38,13 @@ void *ullage_torch_alloc(ssize_t size, int device, void *stream)
 
 void ullage_torch_free(void *ptr, ssize_t, int device, void *stream)
 {
-    Pool *pool = find_pool(device);
-    if (!ptr || (pool && ull_alloc_free(pool->alloc, ptr, stream) == ULL_OK))
+    if (!ptr)
         return;
-    std::fprintf(stderr, "ullage: %p was freed on device %d, but is not in use there\n", ptr, device);
+    Pool *pool = find_pool(device);
+    ull_status status = pool ? ull_alloc_free(pool->alloc, ptr, stream) : ULL_E_NOT_FOUND;
+    if (status != ULL_OK)
+        std::fprintf(stderr, "ullage: %p on device %d could not be freed: %s\n", ptr, device,
+                     ull_status_text(status));
 }
 
 void ullage_torch_record_stream(void *ptr, void *stream)
