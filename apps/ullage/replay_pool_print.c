@@ -33,9 +33,10 @@ ull_status replay_recorded_load(const char *trace_path, struct replay_recorded *
                                 struct ull_error *err)
 {
     const char *name = base_name(trace_path);
+    size_t folder = strlen(trace_path) - strlen(name), stem = strcspn(name, ".");
     char path[4096], wanted[300], line[4096];
-    snprintf(path, sizeof path, "%.*srecorded.jsonl", (int)(name - trace_path), trace_path);
-    snprintf(wanted, sizeof wanted, "\"trace\": \"%.*s\"", (int)strcspn(name, "."), name);
+    snprintf(path, sizeof path, "%.*srecorded.jsonl", (int)folder, trace_path);
+    snprintf(wanted, sizeof wanted, "\"trace\": \"%.*s\"", (int)stem, name);
     FILE *file = fopen(path, "re");
     if (!file)
         return ull__fail(err, ULL_E_NOT_FOUND, "--compare: %.300s: %m", path);
