@@ -9,7 +9,7 @@
  */
 #include <stdio.h>
 
-#include "device.h"
+#include "ullage/device.h"
 #include "ullage/policy.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -66,11 +66,11 @@ static ull_status train(struct ull_alloc *alloc)
 
 int main(void)
 {
-    struct ull__device *device;
+    ull_device *device;
     struct ull_pool *pool = NULL;
     struct ull_alloc *base = NULL, *alloc = NULL;
     struct ull_error err = {"no memory"};
-    if (ull__device_host_create(64 * MIB, 0, &device, &err) != ULL_OK) {
+    if (ull_device_open_host(64 * MIB, &device, &err) != ULL_OK) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
@@ -91,6 +91,6 @@ int main(void)
     ull_alloc_destroy(alloc);
     ull_alloc_destroy(base);
     ull_pool_destroy(pool);
-    ull__device_destroy(device);
+    ull_device_close(device);
     return status == ULL_OK ? 0 : 1;
 }

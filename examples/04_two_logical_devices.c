@@ -9,23 +9,23 @@
  */
 #include <stdio.h>
 
-#include "device.h"
 #include "ullage/config.h"
+#include "ullage/device.h"
 
 #define MIB ((uint64_t)1 << 20)
 
 static ull_status open_card(void *context, int card, const struct ull_card *facts,
-                            struct ull__device **device, struct ull_error *err)
+                            ull_device **device, struct ull_error *err)
 {
     (void)context;
     (void)card;
-    return ull__device_host_create(facts->total_bytes, 0, device, err);
+    return ull_device_open_host(facts->total_bytes, device, err);
 }
 
-static void close_card(void *context, struct ull__device *device)
+static void close_card(void *context, ull_device *device)
 {
     (void)context;
-    ull__device_destroy(device);
+    ull_device_close(device);
 }
 
 static void show(const struct ull_devices *devices, const char *when)

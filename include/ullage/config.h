@@ -51,6 +51,11 @@ struct ull_config;
 /* count cards, 0 to ULL_CARDS, are copied. ULL_E_INVALID, ULL_E_NO_MEMORY. */
 ull_status ull_config_create(const struct ull_card *cards, int count, struct ull_config **config,
                              struct ull_error *err);
+/*
+ * The cards that the CUDA driver shows to this process, at most ULL_CARDS; none is fine. No context is made,
+ * so free_bytes is the total until the start. ULL_E_NO_DEVICE: no driver. ULL_E_DRIVER.
+ */
+ull_status ull_config_create_cuda(struct ull_config **config, struct ull_error *err);
 /* NULL is fine. What was started from it must be stopped first. */
 void ull_config_destroy(struct ull_config *config);
 /* All cards (TensorFlow: list_physical_devices). */
@@ -154,6 +159,9 @@ struct ull_opener {
     void (*close)(void *context, struct ull__device *device);
 };
 
+/* For ull_config_create_cuda. */
+struct ull_opener ull_opener_cuda(void);
+
 struct ull_devices;
 
 #define ULL_HERE_TEXT(line) #line
@@ -162,7 +170,8 @@ struct ull_devices;
 #define ULL_HERE __FILE__ ":" ULL_HERE_LINE(__LINE__)
 
 /*
- * Opens the cards and makes the pools of the plan. by says who starts (ULL_HERE, or NULL). On failure
+ * Opens the visible cards, reads what is free on them, plans, and makes the pools of the plan. A card that
+ * cannot map pages ("cuda-plain") takes its limit at the start, growing or not. by says who starts (ULL_HERE, or NULL). On failure
  * nothing is open and nothing has started. ULL_E_STARTED: it has been.
  */
 ull_status ull_config_start(struct ull_config *config, const struct ull_environment *environment,

@@ -196,6 +196,28 @@ static ull_status check_same_growth(const struct planning *p, const int *visible
     return ULL_OK;
 }
 
+static int list_visible(const struct ull_config *config, const struct ull__settings *settings,
+                        int visible[ULL_CARDS])
+{
+    int count = settings->visible_set ? settings->visible_count : config->count;
+    for (int i = 0; i < count; i++)
+        visible[i] = settings->visible_set ? settings->visible[i] : i;
+    return count;
+}
+
+ull_status ull__visible(const struct ull_config *config, const struct ull_environment *environment,
+                        int visible[ULL_CARDS], int *count, struct ull_error *err)
+{
+    struct ull__surroundings around;
+    struct ull__settings settings;
+    ull_status status = ull__surroundings_read(config, environment, &around, err);
+    if (status != ULL_OK)
+        return status;
+    ull__settings_resolve(config, &around.settings, &settings);
+    *count = list_visible(config, &settings, visible);
+    return ULL_OK;
+}
+
 ull_status ull__plan(const struct ull_config *config, const struct ull_environment *environment,
                      struct ull_plan *out, struct ull_error *err)
 {
@@ -206,9 +228,7 @@ ull_status ull__plan(const struct ull_config *config, const struct ull_environme
     struct ull__settings settings;
     struct ull_plan plan = {.count = 0};
     ull__settings_resolve(config, &around.settings, &settings);
-    int visible[ULL_CARDS], count = settings.visible_set ? settings.visible_count : config->count;
-    for (int i = 0; i < count; i++)
-        visible[i] = settings.visible_set ? settings.visible[i] : i;
+    int visible[ULL_CARDS], count = list_visible(config, &settings, visible);
     struct planning p = {config, &settings, around.force, &plan, err};
     status = check_same_growth(&p, visible, count);
     for (int i = 0; status == ULL_OK && i < count; i++)

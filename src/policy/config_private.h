@@ -63,7 +63,9 @@ void ull__settings_resolve(const struct ull_config *config, const struct ull__se
 /* Reads the text of ULLAGE_CONFIG over `settings`. */
 ull_status ull__config_text_read(const struct ull_config *config, const char *text,
                                  struct ull__settings *settings, struct ull_error *err);
-/* Pre: config->lock is held. */
+/* Both: config->lock is held. The cards that will be used, in order: */
+ull_status ull__visible(const struct ull_config *config, const struct ull_environment *environment,
+                        int visible[ULL_CARDS], int *count, struct ull_error *err);
 ull_status ull__plan(const struct ull_config *config, const struct ull_environment *environment,
                      struct ull_plan *plan, struct ull_error *err);
 

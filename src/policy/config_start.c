@@ -4,9 +4,11 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "config_private.h"
 #include "error.h"
+#include "ullage/device.h"
 
 struct logical {
     struct ull_plan_device plan;
@@ -27,14 +29,19 @@ struct ull_devices {
 
 static ull_status open_card(struct ull_devices *devices, int card, struct ull_error *err)
 {
-    if (devices->card[card].device)
-        return ULL_OK;
-    ull_status status =
-        devices->opener.open(devices->opener.context, card, &devices->config->cards[card],
-                             &devices->card[card].device, err);
-    if (status == ULL_OK && ull_retry_group_create(&devices->card[card].group) != ULL_OK)
-        status = ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a device");
-    return status;
+    struct ull_card *facts = &devices->config->cards[card];
+    struct ull__device **device = &devices->card[card].device;
+    ull_status status = devices->opener.open(devices->opener.context, card, facts, device, err);
+    uint64_t free_bytes, total;
+    if (status != ULL_OK)
+        return status;
+    if (ull_retry_group_create(&devices->card[card].group) != ULL_OK)
+        return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a device");
+    status = ull_device_memory(*device, &free_bytes, &total);
+    if (status != ULL_OK)
+        return ull__fail(err, status, "card %d does not say how much memory is free", card);
+    facts->free_bytes = free_bytes;
+    return ULL_OK;
 }
 
 static ull_status make_pool(struct ull_devices *devices, const struct ull_plan_device *plan,
@@ -42,14 +49,18 @@ static ull_status make_pool(struct ull_devices *devices, const struct ull_plan_d
 {
     struct logical *logical = &devices->logical[devices->count++];
     logical->plan = *plan;
-    ull_status status = open_card(devices, plan->card, err);
+    struct ull__device *device = devices->card[plan->card].device;
     struct ull_pool_options options;
     ull_pool_options_init(&options);
     options.limit = plan->limit;
     options.reserve = plan->start;
     options.growth = plan->growth;
-    if (status == ULL_OK)
-        status = ull_pool_create(devices->card[plan->card].device, &options, &logical->pool, err);
+    if (strcmp(ull_device_name(device), "cuda-plain") == 0) {
+        options.reserve = plan->limit;
+        options.growth = false;
+        options.small_bytes = 0;
+    }
+    ull_status status = ull_pool_create(device, &options, &logical->pool, err);
     if (status == ULL_OK)
         status = ull_alloc_over_pool(logical->pool, &logical->base);
     if (status == ULL_OK)
@@ -84,8 +95,9 @@ static ull_status start(struct ull_config *config, const struct ull_environment 
                         const struct ull_opener *opener, struct ull_devices **out,
                         struct ull_error *err)
 {
-    struct ull_plan plan;
-    ull_status status = ull__plan(config, environment, &plan, err);
+    struct ull_plan plan = {.count = 0};
+    int visible[ULL_CARDS], count = 0;
+    ull_status status = ull__visible(config, environment, visible, &count, err);
     if (status != ULL_OK)
         return status;
     struct ull_devices *devices = calloc(1, sizeof *devices);
@@ -93,6 +105,10 @@ static ull_status start(struct ull_config *config, const struct ull_environment 
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for devices");
     devices->config = config;
     devices->opener = *opener;
+    for (int i = 0; status == ULL_OK && i < count; i++)
+        status = open_card(devices, visible[i], err);
+    if (status == ULL_OK)
+        status = ull__plan(config, environment, &plan, err);
     for (int i = 0; status == ULL_OK && i < plan.count; i++)
         status = make_pool(devices, &plan.device[i], err);
     if (status == ULL_OK)
