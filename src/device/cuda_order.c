@@ -47,7 +47,7 @@ static void drop_event(struct ull__cuda_device *cuda, CUevent event)
         cuda->driver->cuEventDestroy_v2(event);
 }
 
-/* With the context current. Not CUDA_SUCCESS on the legacy stream while another one is captured. */
+/* Not CUDA_SUCCESS without a context, or on the legacy stream while another one is captured. */
 static CUresult capture_status(struct ull__cuda_device *cuda, ull__stream stream, bool *captured)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -150,17 +150,25 @@ void ull__cuda_forget(struct ull__device *device, ull__event event)
 
 /* --- streams ------------------------------------------------------------------------------------- */
 
+/*
+ * The pool asks at every request and free, so the driver is called once if that will do: a stream that is
+ * an object knows its context, and the driver says so if it wants one to be current nevertheless.
+ * The legacy default stream cannot be captured. On an H200 asking for the context and for this took 80 ns.
+ */
 bool ull__cuda_capturing(struct ull__device *device, ull__stream stream)
 {
     struct ull__cuda_device *cuda = ull__cuda_of(device);
     struct ull__cuda_scope scope;
+    CUresult code = CUDA_ERROR_INVALID_CONTEXT;
     bool captured = false;
-    /* The legacy default stream cannot be captured: this is asked at every request, so ask nobody. */
-    if (!stream || stream == (ull__stream)CU_STREAM_LEGACY ||
-        ull__cuda_enter_context(cuda, &scope) != CUDA_SUCCESS)
+    if (!stream || stream == (ull__stream)CU_STREAM_LEGACY)
         return false;
-    capture_status(cuda, stream, &captured);
-    ull__cuda_leave(cuda, &scope);
+    if (stream != (ull__stream)CU_STREAM_PER_THREAD)
+        code = capture_status(cuda, stream, &captured);
+    if (code == CUDA_ERROR_INVALID_CONTEXT && ull__cuda_enter_context(cuda, &scope) == CUDA_SUCCESS) {
+        capture_status(cuda, stream, &captured);
+        ull__cuda_leave(cuda, &scope);
+    }
     return captured;
 }
 
