@@ -33,14 +33,14 @@ for header in "$T"/installed/include/ullage/*.h; do
     check "$(basename "$header") stands alone" cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${flags[0]}" \
         -fsyntax-only "$header"
 done
-for name in 01_allocate 02_limit; do
-    example=$T/installed/share/doc/ullage/examples/$name.c
+for example in "$T"/installed/share/doc/ullage/examples/*.c; do
+    name=$(basename "$example" .c)
     check "$name is at most 100 lines" [ "$(wc -l <"$example")" -le 100 ]
     check "$name builds with pkg-config" cc -std=c11 -Wall -Wextra -Werror -o "$T/$name" "$example" "${flags[@]}"
-    capture env LD_LIBRARY_PATH="$T/installed/lib" "$T/$name" host
-    is "$name runs on the host" "$CODE $ERR" "0 "
-    capture env LD_LIBRARY_PATH="$T/installed/lib:$FAKE" "$T/$name" cuda
-    is "$name runs on the card" "$CODE $ERR" "0 "
+    for device in host cuda; do # those that take none do not mind
+        capture env LD_LIBRARY_PATH="$T/installed/lib:$FAKE" "$T/$name" "$device"
+        is "$name runs on $device" "$CODE $ERR" "0 "
+    done
 done
 like "without an argument it takes the card" \
     "$(LD_LIBRARY_PATH=$T/installed/lib:$FAKE "$T/01_allocate")" "^on cuda"
