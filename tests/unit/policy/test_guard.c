@@ -239,6 +239,14 @@ static void odd_values(void **state)
     assert_int_equal(fake.in_use, 0);
 }
 
+static void *begin_for_all(void *unused)
+{
+    (void)unused;
+    struct ull_guard *guard;
+    struct ull_guard_options options = {.bytes = PAGE, .all_threads = true};
+    return (void *)(intptr_t)ull_guard_begin_with(guarded, &options, &guard, NULL);
+}
+
 static void for_all_threads(void **state)
 {
     (void)state;
@@ -248,6 +256,11 @@ static void for_all_threads(void **state)
     void *a = elsewhere(6 * PAGE); /* as a backward pass in a thread of its own */
     assert_non_null(a);
     assert_int_equal(left(guard), 2 * PAGE);
+    pthread_t thread;
+    void *status;
+    pthread_create(&thread, NULL, begin_for_all, NULL);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, ULL_E_INVALID); /* one thread's at a time */
     options.bytes = PAGE;
     assert_int_equal(ull_guard_begin_with(guarded, &options, &second, NULL), ULL_OK);
     void *b = elsewhere(PAGE);

@@ -88,6 +88,12 @@ static void pools_as_planned(void **state)
     assert_int_equal(held(0), 24 * MIB); /* all at the start */
     assert_int_equal(held(1), 0);        /* growing */
     assert_int_equal(held(2), 8 * MIB);  /* mixed */
+    for (int i = 0; i < 3; i++) {
+        struct ull_pool_options policy;
+        ull_pool_policy(ull_devices_pool(devices, i), &policy);
+        assert_int_equal(policy.growth, ull_devices_plan(devices, i)->growth);
+        assert_int_equal(policy.limit, ull_devices_plan(devices, i)->limit);
+    }
     assert_int_equal(ull_alloc_allocate(ull_devices_alloc(devices, 0), 24 * MIB, NULL, &a), ULL_OK);
     assert_int_equal(ull_alloc_allocate(ull_devices_alloc(devices, 0), 1, NULL, &b),
                      ULL_E_NO_MEMORY); /* though the card has room */
