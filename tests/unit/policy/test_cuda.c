@@ -76,6 +76,33 @@ static void logical_devices_of_a_card(void **state)
     ull_config_destroy(config);
 }
 
+/* A card that cannot map pages: what it may have at all is taken at the start. */
+static void without_virtual_memory(void **state)
+{
+    (void)state;
+    struct ull_config *config;
+    struct ull_devices *devices;
+    static const int first[] = {0};
+    struct ull_logical_spec spec = {.memory_limit = 128 * MIB, .growth = ULL_GROWTH_ON};
+    struct ull_opener opener = ull_opener_cuda();
+    struct ull_alloc_info info;
+    void *a, *small;
+    assert_int_equal(ull_config_create_cuda(&config, &err), ULL_OK);
+    assert_int_equal(ull_config_set_visible(config, first, 1, &err), ULL_OK);
+    assert_int_equal(ull_config_set_logical(config, 0, &spec, 1, &err), ULL_OK);
+    if (ull_config_start(config, &nothing, &opener, ULL_HERE, &devices, &err) != ULL_OK)
+        fail_msg("%s", err.message);
+    struct ull_alloc *alloc = ull_devices_alloc(devices, 0);
+    ull_alloc_info(alloc, &info);
+    assert_int_equal(info.held, 128 * MIB);
+    assert_int_equal(ull_alloc_allocate(alloc, 1000, NULL, &small), ULL_OK);
+    assert_int_equal(ull_alloc_allocate(alloc, 100 * MIB, NULL, &a), ULL_OK);
+    assert_int_equal(ull_alloc_free(alloc, a, NULL), ULL_OK);
+    assert_int_equal(ull_alloc_free(alloc, small, NULL), ULL_OK);
+    ull_devices_stop(devices);
+    ull_config_destroy(config);
+}
+
 static int without_a_driver(void)
 {
     struct ull_config *config;
@@ -90,7 +117,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(default_of_what_is_free),
         cmocka_unit_test(logical_devices_of_a_card),
     };
+    const struct CMUnitTest plain[] = {cmocka_unit_test(without_virtual_memory)};
     if (argc > 1 && strcmp(argv[1], "no-driver") == 0)
         return without_a_driver();
+    if (argc > 1 && strcmp(argv[1], "plain") == 0)
+        return cmocka_run_group_tests_name("policy.cuda.plain", plain, NULL, NULL);
     return cmocka_run_group_tests_name("policy.cuda", tests, NULL, NULL);
 }
