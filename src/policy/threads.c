@@ -10,6 +10,7 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "policy_private.h"
@@ -59,7 +60,7 @@ static void thread_ends(void *value)
         noted[i] = 0;
     pthread_mutex_lock(&all.lock);
     for (struct ull__threads *t = all.list; t; t = t->next)
-        forget_thread(t, gettid());
+        forget_thread(t, (pid_t)syscall(SYS_gettid));
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -104,7 +105,7 @@ void ull__threads_destroy(struct ull__threads *threads)
 /* Pre: the lock is held. Without host memory the thread stays uncounted: others wait less, that is all. */
 static void count_self(struct ull__threads *threads)
 {
-    pid_t self = gettid();
+    pid_t self = (pid_t)syscall(SYS_gettid);
     if (threads->process != getpid()) {
         threads->process = getpid();
         threads->count = 0;
