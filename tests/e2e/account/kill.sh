@@ -12,7 +12,7 @@ peak() {
     card "d['cards'][0]['tags'].get('$1', {}).get('peak_used', 0)"
 }
 
-seed=${SEED:-$(date +%s)}
+seed=${SEED:-1000} # the same in every run; SEED=N tries another
 export ULLAGE_FAKE_TAG=killed
 run -q -m 320MiB --report "$T/report" -- "$GUESTS/account_kill" "$GUESTS/account_edge" 300 "$seed"
 is "300 kills, seed $seed: all is given back" "$CODE $ERR" "0 "

@@ -6,8 +6,8 @@
 
 export ULLAGE_FAKE_CONTEXT=100MiB
 steps=${STEPS:-400}
-# A new set each day, and always printed, so that a failure can be repeated.
-seeds=${SEEDS:-$(for i in 1 2 3 4 5 6; do echo $(($(date +%j) * 100 + i)); done)}
+# The same in every run, so that CI is; SEEDS tries others.
+seeds=${SEEDS:-33301 33302 33303 33304 33305 33306}
 for seed in $seeds; do
     run -q -m 75% -- "$GUESTS/account_kinds" "$seed" "$steps"
     if [ "$CODE" = 0 ]; then
