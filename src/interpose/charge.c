@@ -17,6 +17,7 @@
 enum {
     OTHERS_SETTLE_NS = 2000000, /* longest wait for other processes before a refusal */
     SETTLE_TRIES = 20,
+    STREAM_TRIES = 10000, /* of a tenth of a millisecond: a second for a stream to run dry */
 };
 
 /* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
@@ -59,12 +60,32 @@ static bool try_reserve(const struct ull__charge *charge)
     return ull__member_reserve(member(), charge->gpu->device, charge->class, charge->bytes) == ULL_OK;
 }
 
-/* The driver itself waits for what was freed on a stream rather than fail. */
+/* Is the stream's work over, or soon? It may be waiting for this very thread, so not for ever. */
+static bool idle_soon(CUstream stream)
+{
+    const struct timespec moment = {.tv_nsec = 100000};
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < STREAM_TRIES && result == CUDA_ERROR_NOT_READY; i++) {
+        if (i > 0)
+            nanosleep(&moment, NULL);
+        result = ull__driver->cuStreamQuery(stream);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+/*
+ * The driver itself waits for what was freed on a stream rather than fail. A pool gives memory back
+ * at a synchronization only, which is over at once when the stream is idle.
+ */
 static void wait_for_stream(const struct ull__charge *charge)
 {
     const union ull__cuda *real = ull__driver;
-    if (charge->ordered && real->cuStreamSynchronize && !ull__capturing(charge->stream, false, true))
-        ULL_RELAXED(real, real->cuStreamSynchronize(charge->stream));
+    if (charge->ordered && real->cuStreamSynchronize && real->cuStreamQuery &&
+        !ull__capturing(charge->stream, false, true))
+        ULL_RELAXED(real, {
+            if (idle_soon(charge->stream))
+                real->cuStreamSynchronize(charge->stream);
+        });
 }
 
 /* Reservations of other threads are for the worst case and mostly shrink in a moment. */
