@@ -106,11 +106,18 @@ static void *keep(void *data)
     pthread_mutex_unlock(&joining->lock);
     if (status != ULL_OK)
         return NULL;
-    if (!load_first)
-        ull__measure_start();
+    /*
+     * NVML is loaded once the driver has started: until then the program may make a child by the bare
+     * system call, in which locks stay as this thread has them at that moment.
+     */
+    bool loaded = load_first;
     for (uint64_t tick = 1;; tick++) {
+        if (!loaded && atomic_load(&ull__state.gpu_count) > 0) {
+            ull__measure_start();
+            loaded = true;
+        }
         ull__member_wait(member, TICK_NS);
-        if (atomic_load(&ull__state.gpu_count) > 0)
+        if (loaded && atomic_load(&ull__state.gpu_count) > 0)
             look(tick);
         ull__member_settled(member);
     }

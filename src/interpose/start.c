@@ -137,6 +137,7 @@ static void learn_gpus(const union ull__cuda *real, struct ull__member *member)
         atomic_store(&ull__state.gpu_count, count);
     }
     pthread_mutex_unlock(&start_lock);
+    ull__member_wake(member); /* the parked thread has something to do now */
 }
 
 const struct ull__gpu *ull__gpu_of(CUdevice ordinal)
