@@ -22,16 +22,6 @@
 #include "error.h"
 #include "layout.h"
 
-const char *ull__class_name(enum ull__class class)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ULL_CLASS_MAP(X)
-#undef X
-    };
-    return (unsigned)class < ULL_CLASSES ? names[class] : "unknown";
-}
-
 static const char *shm_folder(void)
 {
     const char *folder = getenv("ULLAGE_SHM_DIR");

@@ -31,24 +31,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "class.h"
 #include "ullage/status.h"
-
-/* What bytes are held for. */
-#define ULL_CLASS_MAP(X)                                                                           \
-    X(CONTEXT, "context") /* what a context takes by itself */                                     \
-    X(DATA, "data")       /* linear, pitched, managed memory, virtual-memory handles */            \
-    X(POOL, "pool")       /* reserves of stream-ordered pools */                                   \
-    X(GRAPH, "graph")     /* reserve of graph memory nodes */                                      \
-    X(ARRAY, "array")     /* arrays and mipmaps */                                                 \
-    X(MODULE, "module")   /* code, streams, stacks: seen only in the driver's process figure */
-
-enum ull__class {
-#define X(name, text) ULL_CLASS_##name,
-    ULL_CLASS_MAP(X)
-#undef X
-        ULL_CLASSES
-};
-const char *ull__class_name(enum ull__class class);
 
 enum {
     ULL_MAX_DEVICES = 16,
