@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -18,6 +20,7 @@ extern "C" {
 #include "size.h"
 }
 #include "out_of_memory.h"
+#include "settings.h"
 #include "ullage_torch.h"
 
 namespace ullage
@@ -25,16 +28,19 @@ namespace ullage
 namespace
 {
 
-struct Configuration {
-    ull_size memory = {0, 0}; /* both 0: all that the device has */
-    bool growth = true;
-    uint64_t host_bytes = 0; /* 0: the driver's devices */
+/* What gives memory back on shortage. */
+struct Relief {
+    const char *name;
+    ull_relief_fn function;
+    void *context;
 };
 
 /* Never destroyed either, for the same reason. */
 struct State {
     std::mutex lock; /* over all but the pointers, which are set once */
-    Configuration configuration;
+    Settings settings;
+    std::vector<Relief> reliefs;
+    std::set<std::string> names; /* of all reliefs there were: a report may still use them */
     std::atomic<Pool *> pools[MAX_DEVICES] = {};
     std::string refusal;
     bool started = false;
@@ -55,47 +61,56 @@ struct Started : std::runtime_error {
     throw std::runtime_error("ullage: " + text);
 }
 
-uint64_t limit_of(const Configuration &configuration, uint64_t total)
+/* pool -> guard -> retry, as ull_config_start does. */
+ull_status make_chain(Pool &pool, const ull_pool_options &options, const State &all, ull_error *error)
 {
-    if (configuration.memory.bytes)
-        return configuration.memory.bytes;
-    return static_cast<uint64_t>(static_cast<double>(total) * configuration.memory.percent / 100);
+    ull_status status = ull_pool_create(pool.seam, &options, &pool.pool, error);
+    if (status == ULL_OK)
+        status = ull_alloc_over_pool(pool.pool, &pool.base);
+    if (status == ULL_OK)
+        status = ull_guard_create(pool.base, &pool.guarded, error);
+    if (status == ULL_OK)
+        status = ull_retry_create(pool.guarded, nullptr, all.settings.wait_ns, &pool.alloc, error);
+    if (status == ULL_OK)
+        status = ull_guard_add_fallback(pool.guarded, "callbacks of the program", ull_retry_relieve,
+                                        pool.alloc);
+    for (const Relief &relief : all.reliefs) {
+        if (status == ULL_OK)
+            status = ull_retry_add_callback(pool.alloc, relief.name, relief.function, relief.context);
+    }
+    return status;
 }
 
-Pool *make_pool(const Configuration &configuration, int device)
+void destroy_pool(Pool *pool)
 {
-    auto made = new Pool;
+    ull_alloc_destroy(pool->alloc);
+    ull_alloc_destroy(pool->guarded);
+    ull_alloc_destroy(pool->base);
+    ull_pool_destroy(pool->pool);
+    ull__device_destroy(pool->seam);
+    delete pool;
+}
+
+/* Pre: the lock is held. */
+Pool *make_pool(const State &all, int device)
+{
+    uint64_t host_bytes = all.settings.host_bytes;
+    std::unique_ptr<Pool, void (*)(Pool *)> made(new Pool, destroy_pool);
     made->device = device;
-    made->host = configuration.host_bytes != 0;
+    made->host = host_bytes != 0;
     ull_error error = {};
-    ull_status status =
-        configuration.host_bytes
-            ? ull__device_host_create(configuration.host_bytes, 0, &made->seam, &error)
-            : ull__device_cuda_create(device, &made->seam, &error);
-    uint64_t free_bytes = 0, total = 0;
-    if (status == ULL_OK)
-        status = made->seam->ops->memory(made->seam, &free_bytes, &total);
+    ull_status status = host_bytes ? ull__device_host_create(host_bytes, 0, &made->seam, &error)
+                                   : ull__device_cuda_create(device, &made->seam, &error);
     if (status == ULL_OK) {
         ull_pool_options options;
-        ull_pool_options_init(&options);
-        options.growth = configuration.growth;
-        options.limit = limit_of(configuration, total);
-        options.reserve = configuration.growth ? 0 : options.limit;
-        status = ull_pool_create(made->seam, &options, &made->pool, &error);
+        ull_plan_device plan = plan_device(all.settings, device, made->seam);
+        ull_plan_pool_options(&plan, made->seam, &options);
+        status = make_chain(*made, options, all, &error);
     }
-    if (status == ULL_OK)
-        status = ull_alloc_over_pool(made->pool, &made->base);
-    if (status == ULL_OK)
-        status = ull_guard_create(made->base, &made->alloc, &error);
-    if (status != ULL_OK) {
-        std::string text = error.message[0] ? error.message : ull_status_text(status);
-        ull_alloc_destroy(made->base);
-        ull_pool_destroy(made->pool);
-        ull__device_destroy(made->seam);
-        delete made;
-        fail("no pool on device " + std::to_string(device) + ": " + text);
-    }
-    return made;
+    if (status != ULL_OK)
+        fail("no pool on device " + std::to_string(device) + ": " +
+             (error.message[0] ? error.message : ull_status_text(status)));
+    return made.release();
 }
 
 std::string size_text(uint64_t bytes)
@@ -177,24 +192,6 @@ template <typename Work> ull_status guarded(Work work, char *message, size_t siz
     return status;
 }
 
-Configuration read_configuration(const char *memory, bool growth, const char *device)
-{
-    Configuration result;
-    ull_error error = {};
-    result.growth = growth;
-    if (memory && ull__size_or_share_parse(memory, &result.memory, &error) != ULL_OK)
-        fail(error.message);
-    if (!growth && !memory)
-        fail("growth=False takes all of `memory` at the start, so say how much that is");
-    if (!device || std::strcmp(device, "cuda") == 0)
-        return result;
-    if (std::strncmp(device, "host:", 5) != 0)
-        fail(std::string("device '") + device + "' is not known: expected cuda, or host:SIZE");
-    if (ull__size_parse(device + 5, &result.host_bytes, &error) != ULL_OK)
-        fail(error.message);
-    return result;
-}
-
 } // namespace
 
 Pool *find_pool(int device)
@@ -215,7 +212,7 @@ Pool &open_pool(int device)
     std::lock_guard<std::mutex> hold(all.lock);
     Pool *pool = find_pool(device);
     if (!pool) {
-        pool = make_pool(all.configuration, device);
+        pool = make_pool(all, device);
         all.started = true;
         all.pools[device].store(pool, std::memory_order_release);
     }
@@ -237,21 +234,74 @@ std::string refused(const Pool &pool, uint64_t bytes, const ull_report &report)
 
 using namespace ullage;
 
-int ullage_torch_configure(const char *memory, int growth, const char *device, char *message,
-                           size_t message_size)
+int ullage_torch_configure(const char *memory, int growth, const char *device, uint64_t wait_ns,
+                           char *message, size_t message_size)
 {
     return guarded(
         [&] {
-            Configuration wanted = read_configuration(memory, growth != 0, device);
+            Settings wanted = read_settings(memory, growth, device, wait_ns);
             State &all = state();
             std::lock_guard<std::mutex> hold(all.lock);
             if (all.started)
                 throw Started(
                     "ullage: a pool exists already: set this before the first use of CUDA "
                     "memory");
-            all.configuration = wanted;
+            all.settings = wanted;
         },
         message, message_size);
+}
+
+int ullage_torch_export(char *text, size_t size, char *message, size_t message_size)
+{
+    return guarded(
+        [&] {
+            State &all = state();
+            std::unique_lock<std::mutex> hold(all.lock);
+            Settings settings = all.settings;
+            hold.unlock();
+            std::string exported = export_settings(settings);
+            if (exported.size() >= size)
+                fail("the settings take " + std::to_string(exported.size() + 1) + " bytes");
+            text[exported.copy(text, size - 1)] = 0;
+        },
+        message, message_size);
+}
+
+int ullage_torch_add_callback(const char *name, ullage_torch_relief callback, void *context)
+{
+    State &all = state();
+    std::lock_guard<std::mutex> hold(all.lock);
+    for (const Relief &relief : all.reliefs) {
+        if (relief.function == callback && relief.context == context)
+            return ULL_E_INVALID;
+    }
+    if (all.reliefs.size() == ULL_RELIEFS)
+        return ULL_E_FULL;
+    const char *kept = all.names.insert(name).first->c_str();
+    ull_status status = ULL_OK;
+    each_pool([&](Pool &pool) {
+        if (status == ULL_OK)
+            status = ull_retry_add_callback(pool.alloc, kept, callback, context);
+    });
+    if (status == ULL_OK)
+        all.reliefs.push_back({kept, callback, context});
+    return status;
+}
+
+int ullage_torch_remove_callback(ullage_torch_relief callback, void *context)
+{
+    State &all = state();
+    std::unique_lock<std::mutex> hold(all.lock);
+    auto found = std::find_if(all.reliefs.begin(), all.reliefs.end(), [&](const Relief &relief) {
+        return relief.function == callback && relief.context == context;
+    });
+    if (found == all.reliefs.end())
+        return ULL_E_NOT_FOUND;
+    all.reliefs.erase(found);
+    /* A callback that runs may need the lock; a pool made from here on does not have it. */
+    hold.unlock();
+    each_pool([&](Pool &pool) { ull_retry_remove_callback(pool.alloc, callback, context); });
+    return ULL_OK;
 }
 
 int ullage_torch_try_alloc(ssize_t size, int device, void *stream, void **ptr, char *message,
@@ -305,11 +355,12 @@ int ullage_torch_guard_begin(int device, uint64_t bytes, uint64_t max_request, v
             ull_guard_options options = {};
             options.bytes = bytes;
             options.max_request = max_request;
+            options.max_fallbacks = 1; /* the callbacks; the caller's own come after this */
             options.all_threads = true;
             options.stream = stream;
             ull_report report;
             ull_guard *begun;
-            ull_status status = ull_guard_begin_with(pool.alloc, &options, &begun, &report);
+            ull_status status = ull_guard_begin_with(pool.guarded, &options, &begun, &report);
             if (status == ULL_E_NO_MEMORY)
                 throw OutOfMemory(report.text);
             if (status != ULL_OK)

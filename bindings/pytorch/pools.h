@@ -10,6 +10,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 extern "C" {
+#include "ullage/config.h"
 #include "ullage/policy.h"
 #include "ullage/pool.h"
 
@@ -20,14 +21,15 @@ extern "C" {
 namespace ullage
 {
 
-constexpr int MAX_DEVICES = 64;
+constexpr int MAX_DEVICES = ULL_CARDS;
 
 struct Pool {
     int device = -1;
     ull__device *seam = nullptr;
     ull_pool *pool = nullptr;
-    ull_alloc *base = nullptr, *alloc = nullptr; /* the pool, and guards in front of it */
-    bool host = false;                           /* memory of this machine, without a driver */
+    /* The pool, guards in front of it, and in front of those what is tried on shortage. */
+    ull_alloc *base = nullptr, *guarded = nullptr, *alloc = nullptr;
+    bool host = false; /* memory of this machine, without a driver */
 };
 
 /* The pool of a device, made at the first call. Throws std::runtime_error. */

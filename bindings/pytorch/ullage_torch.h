@@ -47,12 +47,34 @@ void ullage_torch_empty_cache(void);
 void ullage_torch_memory_fraction(double fraction, int device);
 
 /*
- * Sets what pools will be like. memory: "4GiB", "40%" of the device, or NULL for all that it has. growth 0:
- * all of it is taken at the start. device: NULL or "cuda"; "host:SIZE" is memory of this machine, for
- * tests. Returns an ull_status; message (may be NULL) says what is wrong. ULL_E_STARTED once a pool exists.
+ * Sets what pools will be like. memory: "4GiB", "40%" of the device. growth 0: all of it is taken when a
+ * device is first used; 1: pages are taken when they are needed. NULL and -1: as the environment says (the
+ * configuration files, ULLAGE_MEMORY, ULLAGE_GROWTH, ULLAGE_CONFIG; see ullage/config.h), and where that says
+ * nothing, growing up to all that the device has; without growth all that is free but ull_system_reserve.
+ * TF_FORCE_GPU_ALLOW_GROWTH wins over growth. Logical devices of a card count together.
+ *
+ * wait_ns: how long a request that is short waits for a free by another thread, if one could free.
+ * device: NULL or "cuda"; "host:SIZE" is memory of this machine, for tests. Returns an ull_status; message
+ * (may be NULL) says what is wrong, also with the environment. ULL_E_STARTED once a pool exists.
  */
-int ullage_torch_configure(const char *memory, int growth, const char *device, char *message,
-                           size_t message_size);
+int ullage_torch_configure(const char *memory, int growth, const char *device, uint64_t wait_ns,
+                           char *message, size_t message_size);
+/*
+ * Writes the settings in force, calls and environment together, as text for ULLAGE_CONFIG, so that children
+ * that are spawned have the same. Asks the driver for its cards. Returns an ull_status; message as above.
+ */
+int ullage_torch_export(char *text, size_t size, char *message, size_t message_size);
+
+/*
+ * What can give memory back: called in the order of registration when a request is short on any device,
+ * without locks, before the request is refused; returns the bytes given back, 0 for none. As
+ * ull_retry_add_callback. remove waits until no other thread is in it. ULL_E_FULL, ULL_E_INVALID for one that
+ * is there already, ULL_E_NOT_FOUND.
+ */
+typedef uint64_t (*ullage_torch_relief)(void *context, uint64_t wanted);
+int ullage_torch_add_callback(const char *name, ullage_torch_relief callback, void *context);
+int ullage_torch_remove_callback(ullage_torch_relief callback, void *context);
+
 /* Says that the callbacks are registered; without them memory of captured graphs could not be kept
  * apart, and a request in a capture throws. */
 void ullage_torch_callbacks_registered(void);
@@ -70,7 +92,8 @@ int ullage_torch_trim(int device, uint64_t bytes, uint64_t *returned);
 /*
  * Sets `bytes` aside (at least 1) for the requests of this process until the guard ends, as ull_guard_begin
  * with all_threads: PyTorch runs backward passes in threads of its own. max_request: refuses larger
- * single requests meanwhile; 0: none. No fallbacks: the caller runs its own and tries again. To be ended by
+ * single requests meanwhile; 0: none. On shortage the callbacks run; the caller has fallbacks of its own and
+ * tries again. To be ended by
  * the thread that began it, the innermost first.
  */
 int ullage_torch_guard_begin(int device, uint64_t bytes, uint64_t max_request, void *stream,

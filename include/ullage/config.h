@@ -93,6 +93,12 @@ ull_status ull_config_set_share(struct ull_config *config, double share, struct 
 /* A share taken at the start, then growth up to another one: 0.3, then up to 0.8. */
 ull_status ull_config_set_mixed(struct ull_config *config, int card, double start, double most,
                                 struct ull_error *err);
+/*
+ * Growth of cards for which nothing above says on or off: neither calls nor the environment. Off until this
+ * turns it on, as in TensorFlow; a framework that has always grown keeps its habit with it.
+ */
+ull_status ull_config_set_growth_default(struct ull_config *config, bool growth,
+                                         struct ull_error *err);
 /* What the default leaves to others on every card, instead of ull_system_reserve. Not with a share. */
 ull_status ull_config_set_system_reserve(struct ull_config *config, uint64_t bytes,
                                          struct ull_error *err);
@@ -123,6 +129,7 @@ struct ull_plan_device {
     uint64_t start; /* taken at the start, and kept */
     bool growth;
     const char *source; /* of the limit, for reports: "default", "share", "logical devices", ... */
+    bool set;           /* the limit, or what is left to others, was set; else it is the default */
 };
 
 struct ull_plan {
@@ -138,6 +145,18 @@ struct ull_plan {
  */
 ull_status ull_config_plan(struct ull_config *config, const struct ull_environment *environment,
                            struct ull_plan *plan, struct ull_error *err);
+
+/*
+ * The plan of one card, of which free_bytes are free now, whatever the others are: for a program that opens
+ * its cards itself, one by one when it needs them. As ull_config_plan; ULL_E_NO_DEVICE: the card is not
+ * there, or not visible.
+ */
+ull_status ull_config_plan_card(struct ull_config *config,
+                                const struct ull_environment *environment, int card,
+                                uint64_t free_bytes, struct ull_plan *plan, struct ull_error *err);
+/* The pool of a planned device: the defaults, with what the plan says and what the device needs. */
+void ull_plan_pool_options(const struct ull_plan_device *plan, const struct ull__device *device,
+                           struct ull_pool_options *options);
 
 /*
  * The settings in force as text for ULLAGE_CONFIG, so that children have the same: cards are named by

@@ -259,6 +259,13 @@ ull_status ull_config_set_mixed(struct ull_config *config, int card, double star
     return keep(config, &changed, kept, sizeof changed, status, "the share of the card", err);
 }
 
+ull_status ull_config_set_growth_default(struct ull_config *config, bool growth, struct ull_error *err)
+{
+    pthread_mutex_lock(&config->lock);
+    return keep(config, &growth, &config->growth_default, sizeof growth, ULL_OK,
+                "the default of growth", err);
+}
+
 ull_status ull_config_set_system_reserve(struct ull_config *config, uint64_t bytes,
                                          struct ull_error *err)
 {

@@ -52,6 +52,10 @@ void ull__settings_resolve(const struct ull_config *config, const struct ull__se
         else if (calls->reserve_set && to->kind == ULL_MEMORY_SHARE)
             *to = (struct ull__setting){.kind = ULL_MEMORY_UNSET};
         to->growth = growth;
+        /* Logical devices of the environment: the call wins over what they say too. */
+        for (int j = 0;
+             from->kind == ULL_MEMORY_UNSET && from->growth != ULL_GROWTH_UNSET && j < to->count; j++)
+            to->logical[j].growth = from->growth;
     }
 }
 
@@ -65,15 +69,21 @@ struct planning {
     struct ull_error *err;
 };
 
+/* As set, before the variable that overrides it. */
+static bool wants_growth(const struct planning *p, enum ull_growth growth)
+{
+    return growth == ULL_GROWTH_UNSET ? p->config->growth_default : growth == ULL_GROWTH_ON;
+}
+
 static bool grows(const struct planning *p, enum ull_growth growth)
 {
-    return (p->force != ULL_GROWTH_UNSET ? p->force : growth) == ULL_GROWTH_ON;
+    return p->force != ULL_GROWTH_UNSET ? p->force == ULL_GROWTH_ON : wants_growth(p, growth);
 }
 
 static struct ull_plan_device *add(struct planning *p, int card, uint64_t limit, const char *source)
 {
     struct ull_plan_device *device = &p->plan->device[p->plan->count++];
-    *device = (struct ull_plan_device){.card = card, .limit = limit, .source = source};
+    *device = (struct ull_plan_device){.card = card, .limit = limit, .source = source, .set = true};
     return device;
 }
 
@@ -97,6 +107,7 @@ static ull_status plan_default(struct planning *p, int card)
                          "smaller system reserve",
                          card, ull__size_text(facts->free_bytes, a), ull__size_text(reserve, b));
     struct ull_plan_device *device = add(p, card, facts->free_bytes - reserve, "default");
+    device->set = p->settings->reserve_set;
     set_growth(device, grows(p, p->settings->card[card].growth), 0);
     return ULL_OK;
 }
@@ -171,6 +182,48 @@ static ull_status plan_card(struct planning *p, int card)
     return status == ULL_OK ? check_start(p, card, first) : status;
 }
 
+static int list_visible(const struct ull_config *config, const struct ull__settings *settings,
+                        int visible[ULL_CARDS])
+{
+    int count = settings->visible_set ? settings->visible_count : config->count;
+    for (int i = 0; i < count; i++)
+        visible[i] = settings->visible_set ? settings->visible[i] : i;
+    return count;
+}
+
+ull_status ull_config_plan_card(struct ull_config *config,
+                                const struct ull_environment *environment, int card,
+                                uint64_t free_bytes, struct ull_plan *out, struct ull_error *err)
+{
+    struct ull__surroundings around;
+    struct ull__settings settings;
+    struct ull_plan plan = {.count = 0};
+    int visible[ULL_CARDS], count = 0, i = 0;
+    pthread_mutex_lock(&config->lock);
+    ull_status status = ull__surroundings_read(config, environment, &around, err);
+    if (status == ULL_OK) {
+        ull__settings_resolve(config, &around.settings, &settings);
+        count = list_visible(config, &settings, visible);
+        while (i < count && visible[i] != card)
+            i++;
+        if (i == count)
+            status = ull__fail(err, ULL_E_NO_DEVICE,
+                               card >= 0 && card < config->count
+                                   ? "card %d is not among the visible cards of %d"
+                                   : "card %d is not there: there are %d, counted from 0",
+                               card, config->count);
+    }
+    if (status == ULL_OK) {
+        struct planning p = {config, &settings, around.force, &plan, err};
+        config->cards[card].free_bytes = free_bytes;
+        status = plan_card(&p, card);
+    }
+    pthread_mutex_unlock(&config->lock);
+    if (status == ULL_OK)
+        *out = plan;
+    return status;
+}
+
 /* --- all of them ------------------------------------------------------------------------------------------- */
 
 /* As TensorFlow: growth must not differ, and is looked at only if no card has logical devices. */
@@ -185,8 +238,8 @@ static ull_status check_same_growth(const struct planning *p, const int *visible
         if (p->settings->card[visible[i]].kind == ULL_MEMORY_MIXED)
             continue;
         first = first < 0 ? visible[i] : first;
-        bool growth = p->settings->card[visible[i]].growth == ULL_GROWTH_ON;
-        if (growth != (p->settings->card[first].growth == ULL_GROWTH_ON))
+        bool growth = wants_growth(p, p->settings->card[visible[i]].growth);
+        if (growth != wants_growth(p, p->settings->card[first].growth))
             return ull__fail(
                 p->err, ULL_E_INVALID,
                 "growth is %s for card %d and %s for card %d: it must be the same for all "
@@ -194,15 +247,6 @@ static ull_status check_same_growth(const struct planning *p, const int *visible
                 growth ? "off" : "on", first, growth ? "on" : "off", visible[i]);
     }
     return ULL_OK;
-}
-
-static int list_visible(const struct ull_config *config, const struct ull__settings *settings,
-                        int visible[ULL_CARDS])
-{
-    int count = settings->visible_set ? settings->visible_count : config->count;
-    for (int i = 0; i < count; i++)
-        visible[i] = settings->visible_set ? settings->visible[i] : i;
-    return count;
 }
 
 ull_status ull__visible(const struct ull_config *config, const struct ull_environment *environment,

@@ -41,7 +41,8 @@ struct ull_config {
     pthread_mutex_t lock;
     int count;
     struct ull_card cards[ULL_CARDS];
-    uint64_t share; /* for all cards; 0: not set */
+    uint64_t share;      /* for all cards; 0: not set */
+    bool growth_default; /* where nobody says */
     struct ull__settings calls;
     bool started;
     char started_by[160];

@@ -7,6 +7,8 @@ are over
 import ctypes
 import os
 import re
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -88,6 +90,96 @@ class Memory(unittest.TestCase):
             _library.configure("1GiB")
         with self.assertRaisesRegex(ValueError, "'1 GiB'"):
             _library.configure("1 GiB")
+
+
+class Shortage(unittest.TestCase):
+    def test_callbacks(self):
+        held, wanted = [allocate(1500 * MiB)], []
+
+        def useless(size):
+            wanted.append(size)
+
+        def broken(size):
+            raise KeyError("a cache that cannot be emptied")
+
+        def empty_cache(_):
+            if held:
+                free(held.pop())
+
+        for callback in (useless, broken, empty_cache):
+            ullage.add_callback(callback)
+        with self.assertRaises(ValueError):
+            ullage.add_callback(useless)
+        with self.assertRaises(TypeError):
+            ullage.add_callback("empty_cache")
+        said, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            free(allocate(600 * MiB))
+            self.assertEqual((held, wanted), ([], [600 * MiB]))
+            held.append(allocate(100 * MiB))
+            with self.assertRaisesRegex(ullage.OutOfMemory, "empty_cache': 100.0 MiB given back"):
+                allocate(LIMIT + 1)
+        finally:
+            sys.unraisablehook = said
+            for callback in (useless, broken, empty_cache):
+                ullage.remove_callback(callback)
+        with self.assertRaises(ValueError):
+            ullage.remove_callback(useless)
+        with self.assertRaises(ullage.OutOfMemory):
+            allocate(LIMIT + 1)
+        self.assertEqual(len(wanted), 2)
+
+    def test_from_many_threads(self):
+        """Callbacks and frees meet: nobody hangs, and nothing is lost."""
+        cache, lock = [], threading.Lock()
+
+        def empty_cache(_):
+            with lock:
+                taken, cache[:] = cache[:], []
+            for address in taken:
+                free(address)
+
+        def work():
+            for _ in range(50):
+                try:
+                    address = allocate(700 * MiB)
+                except ullage.OutOfMemory:
+                    continue
+                with lock:
+                    cache.append(address)
+
+        ullage.add_callback(empty_cache)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ullage.remove_callback(empty_cache)
+        empty_cache(0)
+        self.assertEqual(ullage.memory_info()["current"], 0)
+
+
+class Children(unittest.TestCase):
+    def test_a_spawned_one_has_the_same(self):
+        """Not the whole card, though its call says nothing."""
+        script = (
+            "import os; from ullage import _library, memory_info; "
+            "_library.configure(device=os.environ['DEVICE']); _library.open_pool(0); "
+            "print(memory_info()['limit'])"
+        )
+        environment = {**os.environ, "DEVICE": DEVICE}
+        limits = []
+        before = os.environ.get("ULLAGE_CONFIG")
+        for exports in (False, True):
+            if exports:
+                ullage.torch.export_to_children()
+                environment["ULLAGE_CONFIG"] = os.environ.pop("ULLAGE_CONFIG")
+            child = subprocess.run(
+                [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True
+            )
+            limits.append(int(child.stdout))
+        self.assertIsNone(before)
+        self.assertEqual(limits, [6 * GiB, LIMIT])
 
 
 class Guards(unittest.TestCase):

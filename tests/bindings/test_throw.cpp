@@ -23,7 +23,7 @@ static bool refuse_without_pytorch()
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    CHECK(ullage_torch_configure("1GiB", 1, "host:4GiB", nullptr, 0) == 0);
+    CHECK(ullage_torch_configure("1GiB", 1, "host:4GiB", 0, nullptr, 0) == 0);
     CHECK(refuse_without_pytorch());
     void *catcher = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     CHECK(catcher);

@@ -3,81 +3,14 @@
  *
  * usage: test_torch SCENE     each scene is a process of its own, since pools live as long as one
  */
-#include <cstring>
 #include <random>
-#include <stdexcept>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "check.h"
-#define _Static_assert static_assert /* cuda.h is C */
-#include "cuda.h"
-#include "ullage_torch.h"
-
-extern "C" {
-#include "ullage/stats.h"
-#include "ullage/status.h"
-}
+#include "scenes.h"
 
 namespace
 {
-
-constexpr ssize_t MiB = 1 << 20;
-
-#define OK(call) CHECK((call) == CUDA_SUCCESS)
-
-/* As PyTorch: the primary context is current before the first tensor. */
-void start_cuda(int device = 0)
-{
-    CUdevice handle;
-    CUcontext context;
-    OK(cuInit(0));
-    OK(cuDeviceGet(&handle, device));
-    OK(cuDevicePrimaryCtxRetain(&context, handle));
-    OK(cuCtxSetCurrent(context));
-}
-
-ull_stats stats(int device = 0)
-{
-    ull_stats result = {};
-    result.size = sizeof result;
-    CHECK(ullage_torch_stats(device, &result) == ULL_OK);
-    return result;
-}
-
-std::string report()
-{
-    std::string text(ullage_torch_report(nullptr, 0), ' ');
-    CHECK(ullage_torch_report(&text[0], text.size() + 1) == text.size());
-    return text;
-}
-
-/* The text of the refusal; "" if there was none. */
-std::string refusal(ssize_t size, int device = 0)
-{
-    try {
-        ullage_torch_free(ullage_torch_alloc(size, device, nullptr), size, device, nullptr);
-    } catch (const std::bad_alloc &error) {
-        return error.what();
-    }
-    return "";
-}
-
-template <typename Call> std::string error_of(Call call)
-{
-    try {
-        call();
-    } catch (const std::runtime_error &error) {
-        return error.what();
-    }
-    return "";
-}
-
-bool begins(const std::string &text, const char *with)
-{
-    return text.compare(0, std::strlen(with), with) == 0;
-}
 
 CUstream stream()
 {
@@ -103,10 +36,9 @@ void spin(CUstream on, unsigned long long ns)
 void basics()
 {
     char message[300] = "";
-    CHECK(ullage_torch_configure("4 apples", 1, nullptr, message, sizeof message) == ULL_E_INVALID);
+    CHECK(ullage_torch_configure("4 apples", 1, nullptr, 0, message, sizeof message) == ULL_E_INVALID);
     CHECK(std::strstr(message, "4 apples"));
-    CHECK(ullage_torch_configure(nullptr, 0, nullptr, message, sizeof message) == ULL_E_INVALID);
-    CHECK(ullage_torch_configure("50%", 1, nullptr, message, sizeof message) == ULL_OK);
+    CHECK(ullage_torch_configure("50%", 1, nullptr, 0, message, sizeof message) == ULL_OK);
     CHECK(!message[0] && !ullage_torch_is_open(0));
     CHECK(ullage_torch_alloc(0, 0, nullptr) == nullptr);
     CHECK(!ullage_torch_is_open(0));
@@ -119,7 +51,7 @@ void basics()
     char last = 0;
     OK(cuMemcpyDtoH(&last, reinterpret_cast<CUdeviceptr>(memory + 3 * MiB - 1), 1));
     CHECK(last == 7);
-    CHECK(ullage_torch_configure("1GiB", 1, nullptr, message, sizeof message) == ULL_E_STARTED);
+    CHECK(ullage_torch_configure("1GiB", 1, nullptr, 0, message, sizeof message) == ULL_E_STARTED);
     CHECK(std::strstr(message, "exists already"));
     ullage_torch_free(memory, 3 * MiB, 0, nullptr);
     ullage_torch_free(nullptr, 0, 0, nullptr);
@@ -141,7 +73,7 @@ void basics()
 
 void refusals()
 {
-    CHECK(ullage_torch_configure("1GiB", 1, nullptr, nullptr, 0) == ULL_OK);
+    CHECK(ullage_torch_configure("1GiB", 1, nullptr, 0, nullptr, 0) == ULL_OK);
     start_cuda();
     void *held = ullage_torch_alloc(600 * MiB, 0, nullptr);
     std::string text = refusal(500 * MiB);
@@ -164,7 +96,7 @@ void refusals()
 
 void guards()
 {
-    CHECK(ullage_torch_configure("1GiB", 1, nullptr, nullptr, 0) == ULL_OK);
+    CHECK(ullage_torch_configure("1GiB", 1, nullptr, 0, nullptr, 0) == ULL_OK);
     start_cuda();
     char message[4096] = "";
     void *guard = nullptr, *inner = nullptr;
@@ -340,24 +272,14 @@ void threads()
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)();
-    } scenes[] = {{"basics", basics},
-                  {"refusals", refusals},
-                  {"guards", guards},
-                  {"devices", devices},
-                  {"streams", streams},
-                  {"graphs", graphs},
-                  {"graphs_unregistered", graphs_unregistered},
-                  {"many", many},
-                  {"threads", threads}};
-    for (const auto &scene : scenes) {
-        if (argc == 2 && std::strcmp(argv[1], scene.name) == 0) {
-            scene.run();
-            return 0;
-        }
-    }
-    std::fprintf(stderr, "usage: test_torch SCENE\n");
-    return 2;
+    static const Scene scenes[] = {{"basics", basics},
+                                   {"refusals", refusals},
+                                   {"guards", guards},
+                                   {"devices", devices},
+                                   {"streams", streams},
+                                   {"graphs", graphs},
+                                   {"graphs_unregistered", graphs_unregistered},
+                                   {"many", many},
+                                   {"threads", threads}};
+    return run_scene(scenes, argc, argv);
 }

@@ -93,7 +93,20 @@ class Use(unittest.TestCase):
 
     def test_b_bad_settings(self):
         self.refused(ValueError, "'4 GiB'", memory="4 GiB")
-        self.refused(ValueError, "say how much", growth=False)
+        self.refused(ValueError, "wait=-1", wait=-1)
+
+    def test_b_bad_environment(self):
+        for name, value in (
+            ("ULLAGE_MEMORY", "much"),
+            ("ULLAGE_GROWTH", "perhaps"),
+            ("ULLAGE_CONFIG", "none of ours"),
+            ("TF_FORCE_GPU_ALLOW_GROWTH", "1"),
+        ):
+            os.environ[name] = value
+            try:
+                self.refused(ValueError, value)
+            finally:
+                del os.environ[name]
 
     def test_b_old_pytorch(self):
         self.torch = sys.modules["torch"] = fake_torch(SETTERS[1:])

@@ -17,6 +17,7 @@ from ullage._errors import OutOfMemory, StartedError, UllageError
 from ullage.batcher import DynamicBatcher, MemoryCallback
 from ullage.guard import guard
 from ullage.memory import memory_info, report, reset_memory_stats, set_memory, stats
+from ullage.shortage import add_callback, remove_callback
 from ullage.sizes import parse_size, size_text
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "OutOfMemory",
     "StartedError",
     "UllageError",
+    "add_callback",
     "guard",
     "memory_info",
     "parse_size",
+    "remove_callback",
     "report",
     "reset_memory_stats",
     "set_memory",

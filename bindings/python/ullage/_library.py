@@ -7,7 +7,8 @@ import threading
 from ullage._errors import OutOfMemory, StartedError, UllageError
 
 NAME = "libullage-torch.so"
-OK, E_INVALID, E_NO_MEMORY, E_NOT_FOUND, E_STARTED = 0, -1, -2, -5, -10
+OK, E_INVALID, E_NO_MEMORY, E_NOT_FOUND, E_FULL, E_STARTED = 0, -1, -2, -5, -8, -10
+DEVICES = 16  # most that the library knows: ULL_CARDS
 
 _u64, _double = ctypes.c_uint64, ctypes.c_double
 
@@ -56,7 +57,10 @@ class Stats(ctypes.Structure):
 _int, _size, _pointer, _text = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 _SIGNATURES = {
     "ullage_torch_callbacks_registered": (None, []),
-    "ullage_torch_configure": (_int, [_text, _int, _text, _text, _size]),
+    "ullage_torch_configure": (_int, [_text, _int, _text, _u64, _text, _size]),
+    "ullage_torch_export": (_int, [_text, _size, _text, _size]),
+    "ullage_torch_add_callback": (_int, [_text, _pointer, _pointer]),
+    "ullage_torch_remove_callback": (_int, [_pointer, _pointer]),
     "ullage_torch_open": (_int, [_int, _text, _size]),
     "ullage_torch_is_open": (_int, [_int]),
     "ullage_torch_stats": (_int, [_int, ctypes.POINTER(Stats)]),
@@ -131,13 +135,17 @@ def check(status, text):
     raise (StartedError if status == E_STARTED else UllageError)(text)
 
 
-def configure(memory=None, growth=True, device=None):
-    """What pools will be like. ValueError for a bad size, StartedError once there is a pool."""
+def configure(memory=None, growth=None, device=None, wait=0):
+    """What pools will be like. ValueError for a bad size, also of the environment; StartedError
+    once there is a pool."""
+    if not 0 <= wait <= 3600:
+        raise ValueError("wait={!r}: expected seconds, 0 to 3600".format(wait))
     message = ctypes.create_string_buffer(1024)
     status = load().ullage_torch_configure(
         None if memory is None else str(memory).encode(),
-        bool(growth),
+        -1 if growth is None else bool(growth),
         None if device is None else device.encode(),
+        int(wait * 1e9),
         message,
         len(message),
     )
@@ -145,6 +153,14 @@ def configure(memory=None, growth=True, device=None):
     if status == E_INVALID:
         raise ValueError(text)
     check(status, text)
+
+
+def export():
+    """The settings in force as text for ULLAGE_CONFIG."""
+    text, message = ctypes.create_string_buffer(1 << 13), ctypes.create_string_buffer(1024)
+    status = load().ullage_torch_export(text, len(text), message, len(message))
+    check(status, message.value.decode(errors="replace"))
+    return text.value.decode()
 
 
 def open_pool(device):

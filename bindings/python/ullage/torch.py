@@ -45,28 +45,37 @@ def _reason_against(torch):
     return "PyTorch has started CUDA already, and with it its own allocator ({})".format(backend)
 
 
-def use(memory=None, growth=True):
+def use(memory=None, growth=None, wait=0):
     """Makes the pool PyTorch's allocator. Call it before the first use of CUDA.
 
-    memory: the most that the pool of a device may hold: "4GiB", "40%" of the device, bytes; None
-    for all that there is. growth=False takes all of it when a device is first used. What lies
-    outside the pool (the context, libraries) is not in it; `ullage run -m` bounds all of it.
+    memory: the most that the pool of a device may hold: "4GiB", "40%" of the device, bytes.
+    growth=False takes all of it when a device is first used, True pages when they are needed. What
+    lies outside the pool (the context, libraries) is not in it; `ullage run -m` bounds all of it.
+
+    What is None is as the environment says: ULLAGE_MEMORY, ULLAGE_GROWTH, the configuration files,
+    and ULLAGE_CONFIG of a parent (export_to_children). Where that says nothing either, the pool
+    grows up to all that the device has, and without growth takes what is free, less what contexts
+    and libraries need. TF_FORCE_GPU_ALLOW_GROWTH, true or false, wins over growth.
+
+    wait: seconds that a request which is short waits for another thread to free, if one could.
 
     Raises StartedError, which names the reason, once CUDA memory is in use; ValueError for a bad
-    size. A second call with the same settings does nothing. Programs that are spawned call it
-    again.
+    value, also of the environment. A second call with the same settings does nothing. Programs that
+    are spawned call it again.
     """
     import torch
 
     global _allocator, _settings
-    wanted = (memory, bool(growth))
+    wanted = (memory, None if growth is None else bool(growth), wait)
     with _lock:
         if _allocator is not None:
             if wanted == _settings:
                 return
             raise StartedError(
-                "ullage.torch.use(memory={!r}, growth={!r}) was called already, and a second call "
-                "cannot change that; ullage.set_memory() changes the limit".format(*_settings)
+                "ullage.torch.use(memory={!r}, growth={!r}, wait={!r}) was called already, and a "
+                "second call cannot change that; ullage.set_memory() changes the limit".format(
+                    *_settings
+                )
             )
         reason = _reason_against(torch)
         if reason:
@@ -74,7 +83,7 @@ def use(memory=None, growth=True):
                 "{}; ullage.torch.use() must come before the first use of CUDA".format(reason)
             )
         path = _library.path()
-        _library.configure(memory, growth)
+        _library.configure(memory, growth, wait=wait)
         allocator = torch.cuda.memory.CUDAPluggableAllocator(
             path, "ullage_torch_alloc", "ullage_torch_free"
         )
@@ -89,6 +98,16 @@ def use(memory=None, growth=True):
                 ),
                 stacklevel=2,
             )
+
+
+def export_to_children():
+    """Puts the settings in force into ULLAGE_CONFIG, for processes that are spawned from here.
+
+    Their use(), without arguments, does then what this one's did, and they do not fall back to the
+    whole card; cards are named by UUID, since a child may see them in another order. It asks the
+    driver for its cards, after which children must be spawned, not forked.
+    """
+    os.environ["ULLAGE_CONFIG"] = _library.export()
 
 
 def _register(torch, native):

@@ -416,6 +416,81 @@ static void mixed_start_then_growth(void **state)
     assert_int_equal(ull_config_set_logical(config, 0, &spec, 1, &err), ULL_E_INVALID);
 }
 
+/* --- programs that open their cards one by one ------------------------------------------------------------ */
+
+static void is_planned_alone(const struct ull_environment *environment, int card, uint64_t free_bytes)
+{
+    ull_status status = ull_config_plan_card(config, environment, card, free_bytes, &plan, &err);
+    if (status != ULL_OK)
+        fail_msg("%s: %s", ull_status_name(status), err.message);
+}
+
+static void one_card_of_several(void **state)
+{
+    (void)state;
+    static const struct ull_environment text = {
+        .config = "1;visible=GPU-bbbbbbbb;GPU-bbbbbbbb:logical=1073741824/0/on+2147483648/0/off"};
+    struct ull_plan before;
+    is_planned_alone(&nothing, 1, 20 * GIB); /* of what is free now */
+    assert_int_equal(plan.count, 1);
+    is(0, 1, 20 * GIB - 1536 * MIB, 20 * GIB - 1536 * MIB, false);
+    assert_false(plan.device[0].set);
+    is_planned_alone(&text, 1, 20 * GIB);
+    assert_int_equal(plan.count, 2);
+    is(1, 1, 2 * GIB, 2 * GIB, false);
+    assert_true(plan.device[0].set);
+    before = plan;
+    assert_int_equal(ull_config_plan_card(config, &text, 0, GIB, &plan, &err), ULL_E_NO_DEVICE);
+    says("card 0 is not among the visible cards");
+    assert_int_equal(ull_config_plan_card(config, &nothing, 2, GIB, &plan, &err), ULL_E_NO_DEVICE);
+    says("card 2 is not there");
+    assert_int_equal(ull_config_plan_card(config, &nothing, -1, GIB, &plan, &err), ULL_E_NO_DEVICE);
+    assert_memory_equal(&before, &plan, sizeof plan);
+    /* What is wrong with another card is that card's. */
+    assert_int_equal(ull_config_set_growth(config, 0, true, &err), ULL_OK);
+    assert_int_equal(ull_config_set_growth(config, 1, false, &err), ULL_OK);
+    is_planned_alone(&nothing, 0, 20 * GIB);
+    assert_int_equal(ull_config_set_system_reserve(config, GIB, &err), ULL_OK);
+    is_planned_alone(&nothing, 0, 20 * GIB);
+    is(0, 0, 19 * GIB, 0, true);
+    assert_true(plan.device[0].set);
+}
+
+static void growth_by_default(void **state)
+{
+    (void)state;
+    static const struct ull_environment off = {.growth = "false"},
+                                        forced = {.force_growth = "false"};
+    assert_int_equal(ull_config_set_growth_default(config, true, &err), ULL_OK);
+    planned(&nothing, 2);
+    assert_true(plan.device[0].growth);
+    planned(&off, 2);
+    assert_false(plan.device[0].growth);
+    planned(&forced, 2);
+    assert_false(plan.device[0].growth);
+    /* One of two cards says what the default is: they do not differ. */
+    assert_int_equal(ull_config_set_growth(config, 0, true, &err), ULL_OK);
+    planned(&nothing, 2);
+    assert_int_equal(ull_config_set_growth(config, 0, false, &err), ULL_OK);
+    is_refused(&nothing, ULL_E_INVALID);
+}
+
+static void growth_over_a_parents_logical_devices(void **state)
+{
+    (void)state;
+    static const struct ull_environment text = {
+        .config = "1;GPU-aaaaaaaa:logical=1073741824/0/on+2147483648/0/unset"};
+    planned(&text, 3);
+    assert_true(plan.device[0].growth);
+    assert_false(plan.device[1].growth);
+    assert_int_equal(ull_config_set_growth(config, 0, false, &err), ULL_OK);
+    planned(&text, 3);
+    assert_false(plan.device[0].growth);
+    assert_int_equal(ull_config_set_growth(config, 0, true, &err), ULL_OK);
+    planned(&text, 3);
+    assert_true(plan.device[1].growth);
+}
+
 int main(void)
 {
 #define ROW(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -440,6 +515,9 @@ int main(void)
         ROW(share_out_of_range),
         ROW(share_and_logical_devices_exclude_each_other),
         ROW(mixed_start_then_growth),
+        ROW(one_card_of_several),
+        ROW(growth_by_default),
+        ROW(growth_over_a_parents_logical_devices),
     };
     return cmocka_run_group_tests_name("policy.config", tests, NULL, NULL);
 }
