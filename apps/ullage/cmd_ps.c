@@ -145,7 +145,7 @@ static void print_process(const struct live_job *job, const struct seen_process 
 }
 
 /* The process of the job that is the nearest ancestor of one, or -1. */
-static int parent_in_job(const struct history *history, int child)
+static int parent_in_job(const struct seen *history, int child)
 {
     uint32_t pid = history->processes[child].view.pid;
     for (int depth = 0; depth < 64 && pid > 1; depth++) {
@@ -161,7 +161,7 @@ static int parent_in_job(const struct history *history, int child)
 static void print_below(const struct live_job *job, const int *parents, int parent, int depth,
                         uint32_t account)
 {
-    const struct history *history = &job->history;
+    const struct seen *history = &job->history;
     for (int i = 0; i < history->process_count; i++) {
         if (parents[i] != parent || depth > 64)
             continue;
@@ -173,7 +173,7 @@ static void print_below(const struct live_job *job, const int *parents, int pare
 
 static void print_processes(const struct live_job *job, bool tree, uint32_t account)
 {
-    const struct history *history = &job->history;
+    const struct seen *history = &job->history;
     int *parents = tree ? calloc((size_t)history->process_count + 1, sizeof *parents) : NULL;
     for (int i = 0; i < history->process_count; i++) {
         if (parents)
@@ -211,7 +211,7 @@ static void print_account(const struct live_job *job, const struct ull__job_view
     bool first = true;
     snprintf(name, sizeof name, account->number ? "%s.%u" : "%s", spec->name, account->number);
     for (int d = 0; d < spec->device_count; d++) {
-        if (!report_shows_device(job->report.ledger, d))
+        if (!job_shows_device(job->report.ledger, d))
             continue;
         struct row row = {.name = first ? name : "",
                           .pid = !first            ? 0
@@ -235,7 +235,7 @@ static void print_device_map(const struct live_job *job)
     const struct ull__job_spec *spec = ull__ledger_spec(job->report.ledger);
     for (int d = 0; d < spec->device_count; d++) {
         char text[DEVICE_MAP_TEXT];
-        if (!report_shows_device(job->report.ledger, d))
+        if (!job_shows_device(job->report.ledger, d))
             continue;
         device_map_text(&spec->devices[d], text);
         printf("  %s", text);
@@ -315,7 +315,7 @@ static void csv_job(const struct live_job *job)
     struct ull__account_view account;
     ull__ledger_job(ledger, &view);
     for (int d = 0; d < spec->device_count; d++) {
-        if (!report_shows_device(ledger, d))
+        if (!job_shows_device(ledger, d))
             continue;
         for (int a = 0; a < ULL_MAX_ACCOUNTS && (a == 0 || spec->each); a++) {
             if (ull__ledger_account(ledger, a, &account))
@@ -352,14 +352,14 @@ static bool print_json(const struct job_list *list)
 {
     struct ull_json json;
     ull__json_init(&json, stdout);
-    report_begin(&json);
+    job_json_begin(&json);
     for (int j = 0; j < list->count; j++) {
         static const struct outside_process none;
         if (!list->jobs[j].report.outside)
             list->jobs[j].report.outside = &none;
-        report_add_job(&json, &list->jobs[j].report);
+        job_json_add(&json, &list->jobs[j].report);
     }
-    return report_end(&json);
+    return job_json_end(&json);
 }
 
 int cmd_ps(int argc, char **argv)

@@ -17,8 +17,8 @@
 #include "environ.h"
 #include "error.h"
 #include "file.h"
+#include "job_json.h"
 #include "jobs.h"
-#include "report.h"
 #include "run_options.h"
 #include "supervise.h"
 
@@ -31,7 +31,7 @@ struct run {
     struct preload_paths libraries;
     struct ull__job_spec job;
     struct ull__ledger *ledger;
-    struct history history;
+    struct seen history;
     unsigned int ticks;
     char report[ULL_FILE_PATH]; /* "" if there is nowhere to write one */
     bool report_asked;
@@ -245,7 +245,7 @@ static void tick(void *data)
 {
     struct run *run = data;
     ull__ledger_sample(run->ledger);
-    history_update(&run->history, run->ledger);
+    seen_update(&run->history, run->ledger);
     if (++run->ticks % SWEEP_EVERY == 0)
         sweep(run, run->ledger);
 }
@@ -267,7 +267,7 @@ static void drain(struct run *run)
 {
     for (int ms = 0; ms < DRAIN_WAIT_MS; ms += 5) {
         struct ull__job_view view;
-        history_update(&run->history, run->ledger);
+        seen_update(&run->history, run->ledger);
         sweep(run, run->ledger);
         ull__ledger_job(run->ledger, &view);
         if (view.process_count == 0 || !everyone_is_dead(run))
@@ -276,15 +276,16 @@ static void drain(struct run *run)
     }
 }
 
-static ull_status write_report(const struct run *run, const struct report_job *job,
+static ull_status write_report(const struct run *run, const struct shown_job *job,
                                struct ull_error *err)
 {
     struct ull_json json;
     ull__json_init(&json, NULL);
-    report_begin(&json);
-    report_add_job(&json, job);
-    ull_status status = report_end(&json) ? ull__file_write(run->report, json.text, json.size, err)
-                                          : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
+    job_json_begin(&json);
+    job_json_add(&json, job);
+    ull_status status = job_json_end(&json)
+                            ? ull__file_write(run->report, json.text, json.size, err)
+                            : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
     ull__json_free(&json);
     return status;
 }
@@ -313,14 +314,14 @@ static void finish(struct run *run, const struct supervise_result *result)
     struct ull__job_view view;
     char summary[SUMMARY_TEXT];
     ull__ledger_sample(run->ledger);
-    history_update(&run->history, run->ledger);
-    struct report_job job = {.ledger = run->ledger,
-                             .history = &run->history,
-                             .ended = true,
-                             .exit_code = result->exit_code,
-                             .signal = result->signal};
+    seen_update(&run->history, run->ledger);
+    struct shown_job job = {.ledger = run->ledger,
+                            .history = &run->history,
+                            .ended = true,
+                            .exit_code = result->exit_code,
+                            .signal = result->signal};
     drain(run);
-    history_update(&run->history, run->ledger);
+    seen_update(&run->history, run->ledger);
     ull__ledger_job(run->ledger, &view);
     bool written = false;
     if (run->report[0] && (run->report_asked || view.refusals > 0)) {
@@ -328,7 +329,7 @@ static void finish(struct run *run, const struct supervise_result *result)
         if (!written)
             cli_say("the report was not written: %s", err.message);
     }
-    report_summary(&job, written ? run->report : NULL, run->options.growth, summary);
+    job_summary(&job, written ? run->report : NULL, run->options.growth, summary);
     if (!run->options.quiet)
         cli_say("%s", summary);
     append_log(run, summary);
@@ -342,7 +343,7 @@ static void clean_up(struct run *run)
         ull__ledger_close(run->ledger);
     }
     machine_close(&run->machine);
-    history_free(&run->history);
+    seen_free(&run->history);
 }
 
 int cmd_run(int argc, char **argv)

@@ -66,7 +66,7 @@ static int by_name(const void *left, const void *right)
 static bool is_member(const struct job_list *list, uint32_t pid)
 {
     for (int j = 0; j < list->count; j++) {
-        const struct history *history = &list->jobs[j].history;
+        const struct seen *history = &list->jobs[j].history;
         for (int p = 0; p < history->process_count; p++) {
             const struct ull__process_view *view = &history->processes[p].view;
             if (view->pid == pid || view->driver_pid == pid)
@@ -157,7 +157,7 @@ bool jobs_gather(struct job_list *list)
         qsort(list->jobs, (size_t)list->count, sizeof *list->jobs, by_name);
     for (int i = 0; list->jobs && i < list->count; i++) {
         struct live_job *job = &list->jobs[i];
-        history_update(&job->history, job->report.ledger);
+        seen_update(&job->history, job->report.ledger);
         job->report.history = &job->history;
     }
     if (has_nvml && list->jobs)
@@ -170,7 +170,7 @@ void jobs_free(struct job_list *list)
 {
     for (int i = 0; i < list->count; i++) {
         ull__ledger_close(list->jobs[i].report.ledger);
-        history_free(&list->jobs[i].history);
+        seen_free(&list->jobs[i].history);
         free(list->jobs[i].outside);
     }
     free(list->jobs);

@@ -2,11 +2,11 @@
 #ifndef ULLAGE_JOBS_H
 #define ULLAGE_JOBS_H
 
-#include "report.h"
+#include "job_json.h"
 
 struct live_job {
-    struct report_job report; /* points into the two below */
-    struct history history;
+    struct shown_job report; /* points into the two below */
+    struct seen history;
     struct outside_process *outside;
 };
 

@@ -1,9 +1,9 @@
-/* summary.c: the one line at the end of `ullage run`; see report.h. */
+/* summary.c: the one line at the end of `ullage run`; see job_json.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report.h"
+#include "job_json.h"
 #include "size.h"
 
 static const uint64_t gib = 1ull << 30;
@@ -38,8 +38,7 @@ const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT])
     return buffer;
 }
 
-uint64_t report_needed(const struct report_job *job, const struct ull__account_view *account,
-                       int device)
+uint64_t job_needed(const struct shown_job *job, const struct ull__account_view *account, int device)
 {
     uint64_t needed = account->usage[device].peak_bytes;
     for (int i = 0; i < job->history->refusal_count; i++) {
@@ -57,13 +56,13 @@ struct device_use {
     int device;
     uint64_t peak;
     uint64_t average;
-    uint64_t needed; /* as report_needed */
+    uint64_t needed; /* as job_needed */
     uint64_t budget;
     uint64_t total;
     bool preallocated;
 };
 
-static int collect_use(const struct report_job *job, struct device_use *used)
+static int collect_use(const struct shown_job *job, struct device_use *used)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
     struct ull__job_view view;
@@ -78,7 +77,7 @@ static int collect_use(const struct report_job *job, struct device_use *used)
         for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
             if (!ull__ledger_account(job->ledger, a, &account))
                 continue;
-            uint64_t needed = report_needed(job, &account, d);
+            uint64_t needed = job_needed(job, &account, d);
             use.needed = needed > use.needed ? needed : use.needed;
             if (account.usage[d].peak_bytes > use.peak) {
                 use.peak = account.usage[d].peak_bytes;
@@ -149,8 +148,8 @@ static void append_advice(char text[SUMMARY_TEXT], const struct ull__job_spec *s
     }
 }
 
-void report_summary(const struct report_job *job, const char *report_path, bool growth,
-                    char text[SUMMARY_TEXT])
+void job_summary(const struct shown_job *job, const char *report_path, bool growth,
+                 char text[SUMMARY_TEXT])
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
     struct device_use used[ULL_MAX_DEVICES];

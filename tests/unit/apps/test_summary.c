@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "report.h"
+#include "job_json.h"
 #include "size.h"
 
 #define GIB (1ull << 30)

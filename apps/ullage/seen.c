@@ -1,10 +1,10 @@
-/* history.c: see history.h. */
-#include "history.h"
+/* seen.c: see seen.h. */
+#include "seen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct seen_process *find_process(struct history *history, const struct ull__process_view *view)
+static struct seen_process *find_process(struct seen *history, const struct ull__process_view *view)
 {
     /* From the end: those that live now came last. */
     for (int i = history->process_count - 1; i >= 0; i--) {
@@ -12,7 +12,7 @@ static struct seen_process *find_process(struct history *history, const struct u
         if (seen->pid == view->pid && seen->start_ticks == view->start_ticks)
             return &history->processes[i];
     }
-    if (history->process_count == HISTORY_PROCESSES) {
+    if (history->process_count == SEEN_PROCESSES) {
         history->processes_dropped++;
         return NULL;
     }
@@ -48,12 +48,12 @@ static void keep_process(struct seen_process *seen, const struct ull__process_vi
 }
 
 /* New refusals, and what became of the processes of those that are kept. */
-static void update_refusals(struct history *history, struct ull__ledger *ledger, uint64_t total)
+static void update_refusals(struct seen *history, struct ull__ledger *ledger, uint64_t total)
 {
     if (total == 0)
         return;
     if (!history->refusals)
-        history->refusals = calloc(HISTORY_REFUSALS, sizeof *history->refusals);
+        history->refusals = calloc(SEEN_REFUSALS, sizeof *history->refusals);
     if (!history->refusals)
         return;
     struct ull__refusal refusal;
@@ -64,13 +64,13 @@ static void update_refusals(struct history *history, struct ull__ledger *ledger,
     }
     uint64_t next =
         history->refusal_count ? history->refusals[history->refusal_count - 1].number + 1 : 1;
-    for (; next <= total && history->refusal_count < HISTORY_REFUSALS; next++) {
+    for (; next <= total && history->refusal_count < SEEN_REFUSALS; next++) {
         if (ull__ledger_refusal(ledger, next, &refusal))
             history->refusals[history->refusal_count++] = refusal;
     }
 }
 
-void history_update(struct history *history, struct ull__ledger *ledger)
+void seen_update(struct seen *history, struct ull__ledger *ledger)
 {
     struct ull__job_view job;
     ull__ledger_job(ledger, &job);
@@ -95,7 +95,7 @@ void history_update(struct history *history, struct ull__ledger *ledger)
     update_refusals(history, ledger, job.refusals);
 }
 
-void history_free(struct history *history)
+void seen_free(struct seen *history)
 {
     free(history->processes);
     free(history->refusals);

@@ -1,5 +1,5 @@
-/* report.c: the JSON of a job; see report.h. The summary line is in summary.c. */
-#include "report.h"
+/* job_json.c: the JSON of a job; see job_json.h. The summary line is in summary.c. */
+#include "job_json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void key_classes(struct ull_json *json, const char *key, const uint64_t *
 
 /* --- devices -------------------------------------------------------------------------------------- */
 
-bool report_shows_device(struct ull__ledger *ledger, int device)
+bool job_shows_device(struct ull__ledger *ledger, int device)
 {
     if (ull__ledger_spec(ledger)->devices[device].logical >= 0)
         return true;
@@ -64,7 +64,7 @@ bool report_shows_device(struct ull__ledger *ledger, int device)
 }
 
 /* Where the size of contexts on a device comes from, by the best of its processes; NULL: none there. */
-static const char *context_source(const struct report_job *job, uint32_t account, int device)
+static const char *context_source(const struct shown_job *job, uint32_t account, int device)
 {
     static const char *const names[] = {"estimated", "card", "process"};
     int best = -1;
@@ -77,13 +77,13 @@ static const char *context_source(const struct report_job *job, uint32_t account
     return best < 0 ? NULL : names[best];
 }
 
-static void add_device(struct ull_json *json, const struct report_job *job,
+static void add_device(struct ull_json *json, const struct shown_job *job,
                        const struct ull__job_view *view, const struct ull__account_view *account,
                        int d)
 {
     const struct ull__device_spec *device = &ull__ledger_spec(job->ledger)->devices[d];
     const struct ull__usage *usage = &account->usage[d];
-    uint64_t suggested = report_suggestion(report_needed(job, account, d), device->total_bytes);
+    uint64_t suggested = report_suggestion(job_needed(job, account, d), device->total_bytes);
     const char *source = context_source(job, account->number, d);
     ull__json_object(json);
     key_index(json, "logical", device->logical);
@@ -111,14 +111,14 @@ static void add_device(struct ull_json *json, const struct report_job *job,
     ull__json_object_end(json);
 }
 
-static void add_devices(struct ull_json *json, const struct report_job *job,
+static void add_devices(struct ull_json *json, const struct shown_job *job,
                         const struct ull__job_view *view, const struct ull__account_view *account)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
     ull__json_key(json, "devices");
     ull__json_array(json);
     for (int d = 0; d < spec->device_count; d++) {
-        if (report_shows_device(job->ledger, d))
+        if (job_shows_device(job->ledger, d))
             add_device(json, job, view, account, d);
     }
     ull__json_array_end(json);
@@ -126,7 +126,7 @@ static void add_devices(struct ull_json *json, const struct report_job *job,
     ull__json_array(json);
     for (int d = 0; d < spec->device_count; d++) {
         char text[DEVICE_MAP_TEXT];
-        if (report_shows_device(job->ledger, d))
+        if (job_shows_device(job->ledger, d))
             ull__json_string(json, device_map_text(&spec->devices[d], text));
     }
     ull__json_array_end(json);
@@ -134,7 +134,7 @@ static void add_devices(struct ull_json *json, const struct report_job *job,
 
 /* --- processes ------------------------------------------------------------------------------------ */
 
-static void add_process(struct ull_json *json, const struct report_job *job,
+static void add_process(struct ull_json *json, const struct shown_job *job,
                         const struct seen_process *seen)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
@@ -173,7 +173,7 @@ static void add_process(struct ull_json *json, const struct report_job *job,
     ull__json_object_end(json);
 }
 
-static void add_outside(struct ull_json *json, const struct report_job *job)
+static void add_outside(struct ull_json *json, const struct shown_job *job)
 {
     if (!job->outside)
         return;
@@ -201,7 +201,7 @@ static uint64_t round_up_tenth(uint64_t bytes)
     return (uint64_t)((unsigned __int128)tenths * gib / 10);
 }
 
-static void add_refusal(struct ull_json *json, const struct report_job *job,
+static void add_refusal(struct ull_json *json, const struct shown_job *job,
                         const struct ull__refusal *refusal)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
@@ -246,7 +246,7 @@ static void add_refusal(struct ull_json *json, const struct report_job *job,
 }
 
 /* In this order, whatever happened: first what is in force, then what a user can do about it. */
-static void add_advice(struct ull_json *json, const struct report_job *job,
+static void add_advice(struct ull_json *json, const struct shown_job *job,
                        const struct ull__job_view *view)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
@@ -274,7 +274,7 @@ static void add_advice(struct ull_json *json, const struct report_job *job,
     ull__json_array_end(json);
 }
 
-static void add_refusals(struct ull_json *json, const struct report_job *job,
+static void add_refusals(struct ull_json *json, const struct shown_job *job,
                          const struct ull__job_view *view, uint32_t account)
 {
     uint64_t shown = 0, survived = 0;
@@ -310,7 +310,7 @@ static void add_configuration(struct ull_json *json, const char *set_by)
     ull__json_array_end(json);
 }
 
-static void add_account(struct ull_json *json, const struct report_job *job,
+static void add_account(struct ull_json *json, const struct shown_job *job,
                         const struct ull__job_view *view, const struct ull__account_view *account)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
@@ -352,23 +352,23 @@ static void add_account(struct ull_json *json, const struct report_job *job,
     ull__json_object_end(json);
 }
 
-void report_begin(struct ull_json *json)
+void job_json_begin(struct ull_json *json)
 {
     ull__json_object(json);
-    key_u64(json, "version", REPORT_VERSION);
+    key_u64(json, "version", JOB_JSON_VERSION);
     key_string(json, "ullage", ULLAGE_VERSION);
     ull__json_key(json, "jobs");
     ull__json_array(json);
 }
 
-bool report_end(struct ull_json *json)
+bool job_json_end(struct ull_json *json)
 {
     ull__json_array_end(json);
     ull__json_object_end(json);
     return ull__json_finish(json);
 }
 
-void report_add_job(struct ull_json *json, const struct report_job *job)
+void job_json_add(struct ull_json *json, const struct shown_job *job)
 {
     struct ull__job_view view;
     struct ull__account_view account;

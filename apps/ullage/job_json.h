@@ -1,14 +1,14 @@
 /*
- * report.h: a job told in JSON (the report of `run`, and `ps -o json`) and in one line (the summary).
+ * job_json.h: a job told in JSON (the report of `run`, and `ps -o json`) and in one line (the summary).
  */
-#ifndef ULLAGE_REPORT_H
-#define ULLAGE_REPORT_H
+#ifndef ULLAGE_JOB_JSON_H
+#define ULLAGE_JOB_JSON_H
 
-#include "history.h"
 #include "json.h"
 #include "ledger.h"
+#include "seen.h"
 
-enum { REPORT_VERSION = 1, SUMMARY_TEXT = 4096 };
+enum { JOB_JSON_VERSION = 1, SUMMARY_TEXT = 4096 };
 
 /* A process on a card that belongs to a job but is not held by it. */
 struct outside_process {
@@ -18,9 +18,9 @@ struct outside_process {
     uint64_t used_bytes; /* UINT64_MAX unknown */
 };
 
-struct report_job {
+struct shown_job {
     struct ull__ledger *ledger;
-    const struct history *history;
+    const struct seen *history;
     bool ended;
     int exit_code;
     int signal;                            /* that ended the command, or 0 */
@@ -28,18 +28,17 @@ struct report_job {
     int outside_count;
 };
 
-/* Opens the document with version and an array of jobs; the caller adds jobs and calls report_end. */
-void report_begin(struct ull_json *json);
-bool report_end(struct ull_json *json);
+/* Opens the document with version and an array of jobs; the caller adds jobs and calls job_json_end. */
+void job_json_begin(struct ull_json *json);
+bool job_json_end(struct ull_json *json);
 /* One object for the job, and with --each one more for each account. */
-void report_add_job(struct ull_json *json, const struct report_job *job);
+void job_json_add(struct ull_json *json, const struct shown_job *job);
 
 /*
  * The most that is known to be needed on a device by an account: its peak, or what it held and wanted
  * when it was refused and did not go on.
  */
-uint64_t report_needed(const struct report_job *job, const struct ull__account_view *account,
-                       int device);
+uint64_t job_needed(const struct shown_job *job, const struct ull__account_view *account, int device);
 
 /*
  * What to ask for next time: peak x 1.2 and at least peak + 0.5 GiB, rounded up to 0.1 GiB, never above
@@ -50,10 +49,10 @@ enum { SUGGESTION_TEXT = 24 };
 const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT]);
 
 /* Devices to show: those the job sees, and others that it used all the same. */
-bool report_shows_device(struct ull__ledger *ledger, int device);
+bool job_shows_device(struct ull__ledger *ledger, int device);
 
 /* The line at the end, without "ullage: ". report_path is named if there were refusals; may be NULL. */
-void report_summary(const struct report_job *job, const char *report_path, bool growth,
-                    char text[SUMMARY_TEXT]);
+void job_summary(const struct shown_job *job, const char *report_path, bool growth,
+                 char text[SUMMARY_TEXT]);
 
 #endif
