@@ -75,6 +75,18 @@ bool proc_anyone_has_variable(const char *assignment)
     return found;
 }
 
+enum proc_place proc_place(uint32_t pid)
+{
+    char text[4096];
+    if (read_proc(pid, "status", text, sizeof text) <= 0)
+        return PROC_UNSEEN;
+    /* One number for each namespace from this one down. Kernels before 4.1 have no such line. */
+    const char *line = strstr(text, "\nNSpid:");
+    unsigned int here, inside;
+    bool two = line && sscanf(line, " NSpid: %u %u", &here, &inside) == 2;
+    return two ? PROC_INSIDE : PROC_HERE;
+}
+
 bool proc_command(uint32_t pid, char *text, size_t size)
 {
     ssize_t got = read_proc(pid, "cmdline", text, size);

@@ -14,6 +14,12 @@ bool proc_descends(uint32_t pid, uint32_t ancestor);
 bool proc_has_variable(uint32_t pid, const char *assignment);
 /* Whether any process that may be read started with this exact NAME=VALUE. */
 bool proc_anyone_has_variable(const char *assignment);
+/*
+ * Where a process is that a driver names by its pid: in this pid namespace, in one below it (as in a
+ * container), or not to be seen from here, so that nothing more can be told of it.
+ */
+enum proc_place { PROC_HERE, PROC_INSIDE, PROC_UNSEEN };
+enum proc_place proc_place(uint32_t pid);
 /* Command line with blanks between words, cut to size; false if there is no such process. */
 bool proc_command(uint32_t pid, char *text, size_t size);
 

@@ -1,8 +1,9 @@
 /*
  * nvml.c: see nvml.h.
  *
- * Old libraries lack the newer entry points, so each use falls back to what there is. The result of
- * process lists grows between two calls when programs start; such a list is asked for again.
+ * Old libraries lack the newer entry points, and a library may have one that its driver does not
+ * answer, so each use asks the newest first and falls back by what the call returns. Processes are in
+ * nvml_processes.c.
  */
 #include "nvml.h"
 
@@ -13,12 +14,6 @@
 
 #include "error.h"
 #include "find.h"
-
-/* What nvmlDeviceGetComputeRunningProcesses without a suffix fills. */
-struct process_v1 {
-    unsigned int pid;
-    unsigned long long used;
-};
 
 static void *look_up(const struct ull__linker *linker, void *handle, const char *name)
 {
@@ -44,11 +39,10 @@ static void resolve_all(struct ull__nvml *nvml, const struct ull__linker *linker
     RESOLVE(call->nvmlInit_v2, "nvmlInit");
     RESOLVE(call->nvmlDeviceGetCount_v2, "nvmlDeviceGetCount");
     RESOLVE(call->nvmlDeviceGetHandleByIndex_v2, "nvmlDeviceGetHandleByIndex");
-    if (!call->nvmlDeviceGetComputeRunningProcesses_v3) {
-        RESOLVE(call->old_processes, "nvmlDeviceGetComputeRunningProcesses_v2");
-        call->old_processes_v2 = call->old_processes != NULL;
-        RESOLVE(call->old_processes, "nvmlDeviceGetComputeRunningProcesses");
-    }
+    RESOLVE(call->processes[0], "nvmlDeviceGetComputeRunningProcesses_v3");
+    RESOLVE(call->processes[1], "nvmlDeviceGetComputeRunningProcesses_v2");
+    RESOLVE(call->processes[2], "nvmlDeviceGetComputeRunningProcesses");
+    RESOLVE(call->error_text, "nvmlErrorString");
 }
 
 ull_status ull__nvml_init(struct ull__nvml *nvml, const struct ull__linker *linker,
@@ -86,6 +80,12 @@ void ull__nvml_finish(struct ull__nvml *nvml)
     memset(nvml, 0, sizeof *nvml);
 }
 
+/* Some systems answer ~0 for what they do not know, and call that a success. */
+static uint64_t plausible(unsigned long long bytes)
+{
+    return bytes < 1ull << 46 ? bytes : ULL_NVML_UNKNOWN;
+}
+
 ull_status ull__nvml_memory(const struct ull__nvml *nvml, struct ull__nvml_device *device)
 {
     device->total_bytes = device->reserved_bytes = ULL_NVML_UNKNOWN;
@@ -93,20 +93,20 @@ ull_status ull__nvml_memory(const struct ull__nvml *nvml, struct ull__nvml_devic
     nvmlMemory_v2_t second = {.version = NVML_MEMORY_V2};
     if (nvml->call.nvmlDeviceGetMemoryInfo_v2 &&
         nvml->call.nvmlDeviceGetMemoryInfo_v2(device->handle, &second) == NVML_SUCCESS &&
-        second.total > second.reserved) {
+        second.total > second.reserved && plausible(second.total) != ULL_NVML_UNKNOWN) {
         device->total_bytes = second.total - second.reserved;
         device->reserved_bytes = second.reserved;
-        device->used_bytes = second.used;
-        device->free_bytes = second.free;
+        device->used_bytes = plausible(second.used);
+        device->free_bytes = plausible(second.free);
         return ULL_OK;
     }
     nvmlMemory_t first = {0};
     if (nvml->call.nvmlDeviceGetMemoryInfo &&
         nvml->call.nvmlDeviceGetMemoryInfo(device->handle, &first) == NVML_SUCCESS &&
-        first.total > 0) {
+        first.total > 0 && plausible(first.total) != ULL_NVML_UNKNOWN) {
         device->total_bytes = first.total;
-        device->used_bytes = first.used;
-        device->free_bytes = first.free;
+        device->used_bytes = plausible(first.used);
+        device->free_bytes = plausible(first.free);
         return ULL_OK;
     }
     return ULL_E_DRIVER;
@@ -117,7 +117,7 @@ static bool describe(const struct ull__nvml *nvml, nvmlDevice_t handle,
 {
     memset(device, 0, sizeof *device);
     device->handle = handle;
-    device->index = device->instance = -1;
+    device->index = device->instance = device->gpu_instance = device->compute_instance = -1;
     if (!nvml->call.nvmlDeviceGetUUID ||
         nvml->call.nvmlDeviceGetUUID(handle, device->uuid, sizeof device->uuid) != NVML_SUCCESS)
         return false;
@@ -140,6 +140,13 @@ static bool describe(const struct ull__nvml *nvml, nvmlDevice_t handle,
     return true;
 }
 
+/* Only where it is an instance: of a card the library says that the argument is wrong. */
+static int instance_id(ull_fn_nvmlDeviceGetGpuInstanceId *call, nvmlDevice_t handle)
+{
+    unsigned int id;
+    return call && call(handle, &id) == NVML_SUCCESS ? (int)id : -1;
+}
+
 /* Appends the instances of a card in MIG mode; returns the new count. */
 static int add_instances(const struct ull__nvml *nvml, const struct ull__nvml_device *card,
                          struct ull__nvml_device *devices, int capacity, int count)
@@ -157,6 +164,8 @@ static int add_instances(const struct ull__nvml *nvml, const struct ull__nvml_de
             continue;
         instance.index = card->index;
         instance.instance = (int)i;
+        instance.gpu_instance = instance_id(nvml->call.nvmlDeviceGetGpuInstanceId, handle);
+        instance.compute_instance = instance_id(nvml->call.nvmlDeviceGetComputeInstanceId, handle);
         memcpy(instance.bus_id, card->bus_id, sizeof instance.bus_id);
         if (count < capacity)
             devices[count] = instance;
@@ -202,80 +211,8 @@ ull_status ull__nvml_device(const struct ull__nvml *nvml, const char *uuid,
     return ULL_OK;
 }
 
-/* One call with room for *count; NVML writes the true count back. */
-static nvmlReturn_t list_processes(const struct ull__nvml *nvml, nvmlDevice_t device,
-                                   unsigned int *count, nvmlProcessInfo_t *infos)
+const char *ull__nvml_error_text(const struct ull__nvml *nvml, nvmlReturn_t result)
 {
-    const struct ull__nvml_calls *call = &nvml->call;
-    if (call->nvmlDeviceGetComputeRunningProcesses_v3)
-        return call->nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
-    if (!call->old_processes)
-        return NVML_ERROR_FUNCTION_NOT_FOUND;
-    nvmlReturn_t result = call->old_processes(device, count, infos);
-    if (result == NVML_SUCCESS && !call->old_processes_v2) {
-        /* The old records are smaller: spread them from the last to the first. */
-        const char *packed = (const char *)infos;
-        for (unsigned int i = *count; i-- > 0;) {
-            struct process_v1 old;
-            memcpy(&old, packed + i * sizeof old, sizeof old);
-            infos[i] = (nvmlProcessInfo_t){.pid = old.pid, .usedGpuMemory = old.used};
-        }
-    }
-    return result;
-}
-
-int ull__nvml_processes(const struct ull__nvml *nvml, nvmlDevice_t device,
-                        struct ull__nvml_process *processes, int capacity)
-{
-    unsigned int room = 64;
-    for (int tries = 0; tries < 8; tries++) {
-        nvmlProcessInfo_t *infos = calloc(room, sizeof *infos);
-        if (!infos)
-            return -1;
-        unsigned int count = room;
-        nvmlReturn_t result = list_processes(nvml, device, &count, infos);
-        if (result == NVML_SUCCESS && count <= room) {
-            for (unsigned int i = 0; i < count && (int)i < capacity; i++) {
-                bool known = infos[i].usedGpuMemory != NVML_VALUE_NOT_AVAILABLE;
-                processes[i].pid = infos[i].pid;
-                processes[i].used_bytes = known ? infos[i].usedGpuMemory : ULL_NVML_UNKNOWN;
-            }
-            free(infos);
-            return (int)count;
-        }
-        free(infos);
-        if (result != NVML_ERROR_INSUFFICIENT_SIZE)
-            return -1;
-        room = (count > room ? count : room) + 64;
-    }
-    return -1;
-}
-
-int ull__nvml_listed(void *data, const char *uuid, uint32_t pid, uint64_t *used_bytes)
-{
-    const struct ull__nvml *nvml = data;
-    nvmlDevice_t device;
-    int answer = -1;
-    if (!nvml->call.nvmlDeviceGetHandleByUUID ||
-        nvml->call.nvmlDeviceGetHandleByUUID(uuid, &device) != NVML_SUCCESS)
-        return -1;
-    for (int room = 64, tries = 0; tries < 8; tries++) {
-        struct ull__nvml_process *processes = calloc((size_t)room, sizeof *processes);
-        if (!processes)
-            return -1;
-        int count = ull__nvml_processes(nvml, device, processes, room);
-        answer = count < 0 ? -1 : 0;
-        for (int i = 0; i < count && i < room; i++) {
-            if (processes[i].pid != pid)
-                continue;
-            answer = 1;
-            if (used_bytes)
-                *used_bytes = processes[i].used_bytes;
-        }
-        free(processes);
-        if (count <= room)
-            return answer;
-        room = count + 64;
-    }
-    return answer;
+    const char *text = nvml->call.error_text ? nvml->call.error_text(result) : NULL;
+    return text ? text : "Unknown Error";
 }

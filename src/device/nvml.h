@@ -29,8 +29,9 @@ struct ull__nvml_calls {
 #define NVML_CALL(symbol, params) ull_fn_##symbol *symbol;
 #define NVML_PASS(symbol)
 #include "nvml_api.def"
-    nvmlReturn_t (*old_processes)(nvmlDevice_t device, unsigned int *count, void *infos);
-    bool old_processes_v2; /* old_processes fills nvmlProcessInfo_t, else {pid, bytes} only */
+    /* nvmlDeviceGetComputeRunningProcesses_v3, _v2 and without a suffix: rows differ in length. */
+    nvmlReturn_t (*processes[3])(nvmlDevice_t device, unsigned int *count, void *rows);
+    const char *(*error_text)(nvmlReturn_t result);
 };
 
 struct ull__nvml {
@@ -42,10 +43,15 @@ struct ull__nvml_device {
     nvmlDevice_t handle;
     char uuid[96]; /* "GPU-..." or "MIG-..." */
     char name[96];
-    char bus_id[32];      /* of the card, also for an instance; "" if unknown */
-    int index;            /* as nvidia-smi counts cards; an instance has its card's */
-    int instance;         /* number of a MIG instance on its card, -1 for a whole card */
-    bool divided;         /* a card in MIG mode: programs get its instances, not the card */
+    char bus_id[32]; /* of the card, also for an instance; "" if unknown */
+    int index;       /* as nvidia-smi counts cards; an instance has its card's */
+    int instance;    /* number of a MIG instance on its card, -1 for a whole card */
+    bool divided;    /* a card in MIG mode: programs get its instances, not the card */
+    /*
+     * Of a MIG instance, else -1. Memory belongs to the GPU instance: compute instances of the same one
+     * show the same figures, which must not be added up.
+     */
+    int gpu_instance, compute_instance;
     uint64_t total_bytes; /* what cuDeviceTotalMem says: without reserved_bytes */
     uint64_t reserved_bytes;
     uint64_t used_bytes; /* by programs; includes reserved_bytes if that is unknown */
@@ -53,8 +59,9 @@ struct ull__nvml_device {
 };
 
 struct ull__nvml_process {
-    uint32_t pid; /* as the driver's pid namespace counts */
+    uint32_t pid; /* in this pid namespace; of old drivers, in that of the host */
     uint64_t used_bytes;
+    int gpu_instance, compute_instance; /* -1 outside MIG mode */
 };
 
 /*
@@ -80,7 +87,8 @@ ull_status ull__nvml_memory(const struct ull__nvml *nvml, struct ull__nvml_devic
 
 /*
  * Compute processes on a device. Writes at most `capacity` and returns how many there are; -1 if the
- * library cannot say.
+ * library cannot say. Of a card in MIG mode these are the processes of all its instances, if this user
+ * may see them. Rows that cannot be are left out, and figures that cannot be are unknown.
  */
 int ull__nvml_processes(const struct ull__nvml *nvml, nvmlDevice_t device,
                         struct ull__nvml_process *processes, int capacity);
@@ -90,5 +98,7 @@ int ull__nvml_processes(const struct ull__nvml *nvml, nvmlDevice_t device,
  * gets its figure. Fits ull__listed_fn with a struct ull__nvml as data.
  */
 int ull__nvml_listed(void *nvml, const char *uuid, uint32_t pid, uint64_t *used_bytes);
+/* The library's own words for a result ("Not Found"). */
+const char *ull__nvml_error_text(const struct ull__nvml *nvml, nvmlReturn_t result);
 
 #endif

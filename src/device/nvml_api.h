@@ -19,6 +19,7 @@ enum {
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
     NVML_ERROR_LIBRARY_NOT_FOUND = 12,
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+    NVML_ERROR_GPU_IS_LOST = 15,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999,
 };
@@ -47,6 +48,51 @@ typedef struct {
     unsigned int computeInstanceId;
 } nvmlProcessInfo_t;
 #define NVML_VALUE_NOT_AVAILABLE (~0ULL)
+
+/* What nvmlDeviceGetComputeRunningProcesses without a suffix fills. */
+typedef struct {
+    unsigned int pid;
+    unsigned long long usedGpuMemory;
+} nvmlProcessInfo_v1_t;
+
+/*
+ * Drivers 535.43 to 535.86 put this in place of nvmlProcessInfo_t, under the same name and without any
+ * version word: rows are longer than the caller thinks.
+ */
+typedef struct {
+    nvmlProcessInfo_t info;
+    unsigned long long usedGpuCcProtectedMemory;
+} nvmlProcessInfo_long_t;
+
+typedef struct {
+    unsigned int gpu; /* percent of the last sample period in which a kernel ran */
+    unsigned int memory;
+} nvmlUtilization_t;
+
+/* One value of many, asked for by number. */
+typedef struct {
+    unsigned int fieldId;
+    unsigned int scopeId;
+    long long timestamp;
+    long long latencyUsec;
+    int valueType; /* NVML_VALUE_... */
+    nvmlReturn_t nvmlReturn;
+    union {
+        double d;
+        int si;
+        unsigned int ui;
+        unsigned long ul;
+        unsigned long long ull;
+        long long sll;
+        unsigned short us;
+    } value;
+} nvmlFieldValue_t;
+enum {
+    NVML_FI_DEV_MEMORY_TEMP = 82,
+    NVML_FI_DEV_POWER_AVERAGE = 185, /* milliwatts */
+    NVML_FI_DEV_POWER_INSTANT = 186,
+};
+enum { NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_VIDEO };
 
 typedef struct {
     char busIdLegacy[16];

@@ -1,9 +1,13 @@
 /*
  * nvml.c: what the management library says of the cards.
  *
- *   ULLAGE_FAKE_NVML=nopids         process lists are empty, as in a container
- *   ULLAGE_FAKE_NVML=otherpids      pids are those of another namespace: 100000 more
- *   ULLAGE_FAKE_NVML=notsupported   nvmlInit fails
+ *   ULLAGE_FAKE_NVML=WORD[,WORD]   how it is not what one expects:
+ *     notsupported    nvmlInit fails
+ *     old             the library knows newer calls, but its driver does not answer them
+ *     nomemory        no memory figures of cards, as where host and card are one
+ *     onegi           all instances of a card are compute instances of one GPU instance
+ *   and more in nvml_processes.c and nvml_values.c
+ *   ULLAGE_FAKE_NAME=TEXT          the name of every card
  *
  * The list of processes does not name all that is in use: about 5.5 MiB of each context, and memory
  * that outlived its owner, show only in the card's figure. CUDA_VISIBLE_DEVICES means nothing here.
@@ -18,27 +22,35 @@
 #include <strings.h>
 
 #include "config.h"
+#include "nvml_state.h"
 #include "shared.h"
-
-struct nvmlDevice_st {
-    int card;
-};
 
 static struct nvmlDevice_st devices[FAKE_MAX_CARDS];
 static struct fake_shared *shared;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int users;
 
-static bool mode_is(const char *name)
+bool fake_nvml_mode(const char *name)
 {
-    const char *mode = getenv("ULLAGE_FAKE_NVML");
-    return mode && strcmp(mode, name) == 0;
+    size_t length = strlen(name);
+    for (const char *mode = getenv("ULLAGE_FAKE_NVML"); mode && *mode;) {
+        size_t size = strcspn(mode, ",");
+        if (size == length && memcmp(mode, name, size) == 0)
+            return true;
+        mode += size + (mode[size] == ',');
+    }
+    return false;
+}
+
+struct fake_shared *fake_nvml_shared(void)
+{
+    return shared;
 }
 
 static nvmlReturn_t init(void)
 {
     nvmlReturn_t r = NVML_SUCCESS;
-    if (mode_is("notsupported"))
+    if (fake_nvml_mode("notsupported"))
         return NVML_ERROR_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&mutex);
     if (!shared)
@@ -86,13 +98,15 @@ static bool ready(void)
     return is;
 }
 
-/* Checks what all questions have in common. */
-#define CARD_OR_RETURN(card, device, out)                                                          \
-    if (!ready())                                                                                  \
-        return NVML_ERROR_UNINITIALIZED;                                                           \
-    if (!(out) || (device) < devices || (device) >= devices + fake_config()->count)                \
-        return NVML_ERROR_INVALID_ARGUMENT;                                                        \
-    const struct fake_card_config *card = &fake_config()->card[(device)->card]
+nvmlReturn_t fake_nvml_card(nvmlDevice_t device, const void *out, const struct fake_card_config **card)
+{
+    if (!ready())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!out || device < devices || device >= devices + fake_config()->count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *card = &fake_config()->card[device->card];
+    return NVML_SUCCESS;
+}
 
 /* --- which devices there are --- */
 
@@ -243,7 +257,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
     CARD_OR_RETURN(card, device, id);
     if (card->parent < 0)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *id = (unsigned int)card->instance + 1;
+    *id = fake_nvml_gpu_instance(card);
     return NVML_SUCCESS;
 }
 
@@ -252,8 +266,13 @@ nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *i
     CARD_OR_RETURN(card, device, id);
     if (card->parent < 0)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *id = 0;
+    *id = fake_nvml_mode("onegi") ? (unsigned int)card->instance : 0;
     return NVML_SUCCESS;
+}
+
+unsigned int fake_nvml_gpu_instance(const struct fake_card_config *card)
+{
+    return fake_nvml_mode("onegi") ? 1 : (unsigned int)card->instance + 1;
 }
 
 /* --- names --- */
@@ -268,9 +287,12 @@ static nvmlReturn_t copy_text(char *out, unsigned int length, const char *text)
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
-    char text[64];
+    char text[96];
+    const char *named = getenv("ULLAGE_FAKE_NAME");
     CARD_OR_RETURN(card, device, name);
-    if (card->parent >= 0)
+    if (named)
+        snprintf(text, sizeof text, "%.90s", named);
+    else if (card->parent >= 0)
         snprintf(text, sizeof text, "Ullage Fake GPU %d MIG %d", card->parent, card->instance);
     else
         snprintf(text, sizeof text, "Ullage Fake GPU %d", device->card);
@@ -302,15 +324,6 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return get_pci(device, pci);
 }
 
-nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
-{
-    CARD_OR_RETURN(card, device, major);
-    (void)card;
-    *major = 9;
-    *minor = 0;
-    return NVML_SUCCESS;
-}
-
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     return ready() ? copy_text(version, length, "580.159.fake") : NVML_ERROR_UNINITIALIZED;
@@ -333,62 +346,74 @@ nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
-{
-    char path[64], text[256] = "";
-    snprintf(path, sizeof path, "/proc/%u/comm", pid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return NVML_ERROR_NOT_FOUND;
-    if (fgets(text, sizeof text, file))
-        text[strcspn(text, "\n")] = '\0';
-    fclose(file);
-    return copy_text(name, length, text);
-}
-
+/* Words and capitals as those of driver 580.159: they get into tables. */
 const char *nvmlErrorString(nvmlReturn_t result)
 {
     switch (result) {
     case NVML_SUCCESS:
-        return "The operation was successful";
+        return "Success";
     case NVML_ERROR_UNINITIALIZED:
         return "Uninitialized";
     case NVML_ERROR_INVALID_ARGUMENT:
-        return "Invalid argument";
+        return "Invalid Argument";
     case NVML_ERROR_NOT_SUPPORTED:
-        return "Not supported";
+        return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+        return "Insufficient Permissions";
     case NVML_ERROR_NOT_FOUND:
-        return "Not found";
+        return "Not Found";
     case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "Insufficient size";
+        return "Insufficient Size";
     case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "Driver not loaded";
+        return "Driver Not Loaded";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        return "Function Not Found";
+    case NVML_ERROR_GPU_IS_LOST:
+        return "GPU is lost";
     default:
-        return "Unknown error";
+        return "Unknown Error";
     }
 }
 
 /* --- memory --- */
 
-/* A card in MIG mode is the sum of its instances. */
+/* Whether `card`'s memory is part of what the card or instance at `index` shows. */
+static bool counts_in(int card, int index)
+{
+    const struct fake_card_config *all = fake_config()->card;
+    return card == index || all[card].parent == index ||
+           (fake_nvml_mode("onegi") && all[index].parent >= 0 &&
+            all[card].parent == all[index].parent);
+}
+
+/* A card in MIG mode is the sum of its GPU instances. */
 static uint64_t used_of(int index)
 {
     uint64_t used = 0;
     fake_shared_lock(shared);
     fake_shared_reap(shared);
     for (int i = 0; i < fake_config()->count; i++)
-        if (i == index || fake_config()->card[i].parent == index)
+        if (counts_in(i, index))
             used += shared->card[i].used;
     fake_shared_unlock(shared);
     return used;
 }
 
+static uint64_t total_of(int index)
+{
+    uint64_t total = 0;
+    for (int i = 0; i < fake_config()->count; i++)
+        if (i == index || (fake_config()->card[index].parent >= 0 && counts_in(i, index)))
+            total += fake_config()->card[i].total;
+    return total;
+}
+
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     CARD_OR_RETURN(card, device, memory);
-    if (fake_config()->integrated)
+    if (fake_config()->integrated || fake_nvml_mode("nomemory"))
         return NVML_ERROR_NOT_SUPPORTED;
-    memory->total = card->total + card->reserved;
+    memory->total = total_of(device->card) + card->reserved;
     memory->used = used_of(device->card) + card->reserved;
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
@@ -397,106 +422,14 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     CARD_OR_RETURN(card, device, memory);
-    if (fake_config()->integrated)
+    /* Driver 580.159 has these words for a version that it does not know. */
+    if (fake_nvml_mode("old") || memory->version != NVML_MEMORY_V2)
+        return NVML_ERROR_FUNCTION_NOT_FOUND;
+    if (fake_config()->integrated || fake_nvml_mode("nomemory"))
         return NVML_ERROR_NOT_SUPPORTED;
-    if (memory->version != NVML_MEMORY_V2)
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    memory->total = card->total + card->reserved;
+    memory->total = total_of(device->card) + card->reserved;
     memory->reserved = card->reserved;
     memory->used = used_of(device->card);
-    memory->free = card->total - memory->used;
+    memory->free = memory->total - memory->reserved - memory->used;
     return NVML_SUCCESS;
-}
-
-/* --- processes --- */
-
-static unsigned int list(int index, nvmlProcessInfo_t *out, unsigned int room)
-{
-    unsigned int count = 0, offset = mode_is("otherpids") ? 100000 : 0;
-    if (mode_is("nopids"))
-        return 0;
-    fake_shared_lock(shared);
-    fake_shared_reap(shared);
-    for (int p = 0; p < FAKE_MAX_PROCESSES; p++) {
-        const struct fake_process *process = &shared->process[p];
-        for (int c = 0; process->state != 0 && c < fake_config()->count; c++) {
-            int parent = fake_config()->card[c].parent;
-            if ((c != index && parent != index) || process->used[c] + process->hidden[c] == 0)
-                continue;
-            if (count < room)
-                out[count] = (nvmlProcessInfo_t){
-                    .pid = (unsigned int)process->pid + offset,
-                    .usedGpuMemory = process->used[c],
-                    .gpuInstanceId = parent >= 0 ? (unsigned int)fake_config()->card[c].instance + 1
-                                                 : 0xffffffffu,
-                    .computeInstanceId = parent >= 0 ? 0 : 0xffffffffu,
-                };
-            count++;
-        }
-    }
-    fake_shared_unlock(shared);
-    return count;
-}
-
-static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos)
-{
-    CARD_OR_RETURN(card, device, count);
-    (void)card;
-    if (fake_config()->integrated)
-        return NVML_ERROR_NOT_SUPPORTED;
-    unsigned int room = infos ? *count : 0;
-    *count = list(device->card, infos, room);
-    return *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                     nvmlProcessInfo_t *infos)
-{
-    return processes(device, count, infos);
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
-                                                     nvmlProcessInfo_t *infos)
-{
-    return processes(device, count, infos);
-}
-
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *count,
-                                                  struct process_info_v1 *infos)
-{
-    static nvmlProcessInfo_t full[FAKE_MAX_PROCESSES];
-    static pthread_mutex_t full_mutex = PTHREAD_MUTEX_INITIALIZER;
-    unsigned int found = FAKE_MAX_PROCESSES, room = count && infos ? *count : 0;
-    if (!count)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    pthread_mutex_lock(&full_mutex);
-    nvmlReturn_t r = processes(device, &found, full);
-    for (unsigned int i = 0; r == NVML_SUCCESS && i < found && i < room; i++)
-        infos[i] = (struct process_info_v1){full[i].pid, full[i].usedGpuMemory};
-    pthread_mutex_unlock(&full_mutex);
-    if (r == NVML_SUCCESS)
-        *count = found;
-    return r == NVML_SUCCESS && found > room ? NVML_ERROR_INSUFFICIENT_SIZE : r;
-}
-
-static nvmlReturn_t none(nvmlDevice_t device, unsigned int *count)
-{
-    CARD_OR_RETURN(card, device, count);
-    (void)card;
-    *count = 0;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                      nvmlProcessInfo_t *infos)
-{
-    (void)infos;
-    return none(device, count);
-}
-
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
-                                                        nvmlProcessInfo_t *infos)
-{
-    (void)infos;
-    return none(device, count);
 }
