@@ -113,6 +113,17 @@ uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing
     return graph_lane;
 }
 
+/* Also of memory that is in use, where seq is not read. Marks that are unused do not mind. */
+static void relabel_uses(struct ull_pool *pool, uint16_t from, uint16_t to, uint64_t seq)
+{
+    for (uint32_t use = 1; use < pool->use_count; use++) {
+        if (pool->uses[use].lane == from) {
+            pool->uses[use].lane = to;
+            pool->uses[use].seq = seq;
+        }
+    }
+}
+
 /* A lane that is over and has nothing left is for others to use. */
 static void reuse_if_empty(struct ull_pool *pool, uint16_t index)
 {
@@ -132,6 +143,7 @@ static void reuse_if_empty(struct ull_pool *pool, uint16_t index)
     lane->exists = false;
     if (lane->graph == 0)
         pool->streams--;
+    relabel_uses(pool, index, ULL_CLEAN, 0); /* of memory in use; nothing is left to wait for */
 }
 
 bool ull__lane_passed(const struct ull_pool *pool, uint16_t lane, uint64_t seq)
@@ -195,6 +207,29 @@ static void drop_uses(struct ull_pool *pool, struct ull__chunk *c)
     }
 }
 
+static bool uses_passed(const struct ull_pool *pool, const struct ull__chunk *c)
+{
+    for (uint32_t use = c->uses; use; use = pool->uses[use].next) {
+        if (!ull__lane_passed(pool, pool->uses[use].lane, pool->uses[use].seq))
+            return false;
+    }
+    return true;
+}
+
+/* Says what a free of the chunk has to wait for: all that the streams which used it have now. */
+static void mark_uses(struct ull_pool *pool, const struct ull__chunk *c)
+{
+    for (uint32_t use = c->uses; use; use = pool->uses[use].next) {
+        struct ull__use *u = &pool->uses[use];
+        struct ull__lane *lane = &pool->lanes[u->lane];
+        if (u->lane == ULL_CLEAN)
+            continue;
+        /* A stream that was forgotten has its last event behind all that it ever had. */
+        u->seq = lane->over ? lane->seq : ++lane->seq;
+        ull__lane_record(pool, u->lane); /* if it fails, a later want tries again */
+    }
+}
+
 void ull__lane_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane)
 {
     uint16_t owner = c->lane;
@@ -204,17 +239,15 @@ void ull__lane_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane)
         pool->lanes[owner].live--;
     c->lane = lane;
     c->seq = ++pool->lanes[lane].seq;
-    if (c->uses) {
+    mark_uses(pool, c);
+    if (uses_passed(pool, c)) {
+        drop_uses(pool, c);
+        ull__make_free(pool, c, lane, c->seq, 0, 0);
+    } else {
         c->state = ULL_WAITING;
         c->u.free.left = pool->waiting;
         pool->waiting = c;
         pool->waiting_bytes += c->size;
-        for (uint32_t use = c->uses; use; use = pool->uses[use].next) {
-            pool->uses[use].seq = ++pool->lanes[pool->uses[use].lane].seq;
-            ull__lane_record(pool, pool->uses[use].lane); /* if it fails, a later want tries again */
-        }
-    } else {
-        ull__make_free(pool, c, lane, c->seq, 0, 0);
     }
     if (owner && pool->lanes[owner].over)
         reuse_if_empty(pool, owner);
@@ -313,15 +346,6 @@ static bool poll_events(struct ull_pool *pool, struct ull__lane *lane)
     return passed > 0;
 }
 
-static bool uses_passed(const struct ull_pool *pool, const struct ull__chunk *c)
-{
-    for (uint32_t use = c->uses; use; use = pool->uses[use].next) {
-        if (!ull__lane_passed(pool, pool->uses[use].lane, pool->uses[use].seq))
-            return false;
-    }
-    return true;
-}
-
 static bool poll_waiting(struct ull_pool *pool)
 {
     bool any = false;
@@ -410,13 +434,8 @@ ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t st
                 c->lane = stream_lane;
                 c->seq = seq;
             }
-            for (uint32_t use = c->uses; use; use = pool->uses[use].next) {
-                if (pool->uses[use].lane == i) {
-                    pool->uses[use].lane = stream_lane;
-                    pool->uses[use].seq = seq;
-                }
-            }
         }
+        relabel_uses(pool, (uint16_t)i, stream_lane, seq);
         sweep(pool, (uint16_t)i, stream_lane, seq, UINT64_MAX);
         reuse_if_empty(pool, (uint16_t)i);
     }

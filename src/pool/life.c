@@ -201,8 +201,10 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
     ull__lock(&pool->lock);
     ull_status status = ULL_E_NO_MEMORY;
     uint16_t lane = ull__lane_of(pool, stream);
-    if (lane != 0)
+    if (lane != 0) {
+        pool->lanes[lane].seq++; /* for memory in use that the stream used too */
         status = ull__lane_record(pool, lane);
+    }
     if (status == ULL_OK) {
         pool->lanes[lane].over = true;
         ull__lanes_poll(pool);

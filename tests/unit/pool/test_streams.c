@@ -126,6 +126,47 @@ static void forgotten_streams_come_back(void **state)
     assert_true(w->pool->lane_count < 8);
 }
 
+/*
+ * A program that said that a second stream uses the memory, and then ends that stream, frees the memory
+ * later: it comes back as soon as what the stream had has passed, though nobody can ask the stream any more.
+ */
+static void used_on_a_stream_that_ended(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 8 * PAGE;
+    start(w);
+    ull__device_host_delay(w->device, true);
+    ull__stream ended;
+    assert_int_equal(w->device->ops->stream_create(w->device, &ended), ULL_OK);
+    void *p = get_on(w, 4 * PAGE, w->streams[0]), *q = get_on(w, 4 * PAGE, w->streams[0]);
+    assert_int_equal(ull_pool_use_on(w->pool, p, ended), ULL_OK);
+    assert_int_equal(ull_pool_use_on(w->pool, q, ended), ULL_OK);
+    w->device->ops->fill(w->device, (uintptr_t)p, 1, 4 * PAGE, ended);
+    assert_int_equal(ull_pool_forget_stream(w->pool, ended), ULL_OK);
+    ull_pool_free(w->pool, p, w->streams[0]); /* before its work is over */
+    assert_int_equal(stats(w).pending, 4 * PAGE);
+    w->device->ops->stream_destroy(w->device, ended); /* which waits for it */
+    assert_ptr_equal(get_on(w, 4 * PAGE, w->streams[0]), p);
+    ull_pool_free(w->pool, q, w->streams[0]); /* and afterwards */
+    assert_ptr_equal(get_on(w, 4 * PAGE, w->streams[0]), q);
+}
+
+/* The same for a graph that used it, and was released before the memory was freed. */
+static void used_by_a_graph_that_is_gone(void **state)
+{
+    struct world *w = *state;
+    uint64_t graph = 0;
+    w->options.limit = 4 * PAGE;
+    start(w);
+    void *p = get_on(w, 4 * PAGE, w->streams[0]);
+    assert_int_equal(ull_pool_graph_begin(w->pool, w->streams[1], &graph), ULL_OK);
+    assert_int_equal(ull_pool_use_on(w->pool, p, w->streams[1]), ULL_OK);
+    assert_int_equal(ull_pool_graph_end(w->pool, w->streams[1]), ULL_OK);
+    assert_int_equal(ull_pool_graph_release(w->pool, graph, w->streams[1]), ULL_OK);
+    ull_pool_free(w->pool, p, w->streams[0]);
+    assert_ptr_equal(get_on(w, 4 * PAGE, w->streams[0]), p);
+}
+
 static void captured_memory_is_the_graphs(void **state)
 {
     struct world *w = *state;
@@ -178,6 +219,8 @@ int main(void)
         TEST(idle_stream_strands_nothing),
         TEST(trim_leaves_what_is_pending),
         TEST(forgotten_streams_come_back),
+        TEST(used_on_a_stream_that_ended),
+        TEST(used_by_a_graph_that_is_gone),
         TEST(captured_memory_is_the_graphs),
         TEST(graph_of_two_streams),
     };
