@@ -121,7 +121,9 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream);
  * Captured graphs. From begin to end, requests on the stream are the graph's: their memory, and what
  * is freed on the stream meanwhile, is reused by this graph only until release, since the graph will
  * touch it each time it is launched. *graph 0 begins a new graph, else the stream joins that graph.
- * A stream that the device finds being captured without a begin gets a graph of its own.
+ * A stream that the device finds being captured without a begin gets a graph of its own, which is over with
+ * the first request or free on the stream that finds it not captured: two captures without one in between are
+ * one graph.
  * release: the graph will not be launched after what `stream` has now. ULL_E_NOT_FOUND, ULL_E_INVALID.
  */
 ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *graph);

@@ -23,7 +23,6 @@ struct extension {
 /* Free pages, in pool->scratch. */
 struct gathered {
     uint64_t count;
-    bool of_lane; /* some of them wait for the lane */
 };
 
 static bool usable(const struct ull__chunk *c, uint16_t lane)
@@ -43,7 +42,16 @@ bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
     return ull__chunks_ensure(pool, 3 * views + 16);
 }
 
-/* What was lent is of the lane if some of it waits for the lane, unless that has passed already. */
+/* Does the page wait for the lane? */
+static bool is_of_lane(const struct ull_pool *pool, uint32_t home)
+{
+    return ull__cover(pool, home)->lane != ULL_CLEAN;
+}
+
+/*
+ * What of a view the request does not take is a part of the last page: it waits for the lane if that page
+ * did, unless that has passed already. A captured graph would never give back what was not its own.
+ */
 static void label(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, bool of_lane)
 {
     bool waits = of_lane && !ull__lane_passed(pool, lane, pool->lanes[lane].seq);
@@ -73,7 +81,6 @@ static void gather_treap(struct ull_pool *pool, const struct ull__chunk *root, u
         done = c;
         uint32_t slot = ull__slot_up(pool, c->address);
         uint32_t end = ull__slot_down(pool, c->address + c->size);
-        g->of_lane |= slot < end && c->lane != ULL_CLEAN;
         for (; slot < end && g->count < enough; slot++)
             pool->scratch[g->count++] = slot;
     }
@@ -97,7 +104,7 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
 
 /* Are the first pages of a view free, and for this lane? If not, *busy is one that is not. */
 static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, uint64_t count,
-                         uint16_t lane, bool *of_lane)
+                         uint16_t lane)
 {
     const struct ull__slot *slots = &pool->slots[view->first];
     for (uint32_t i = 0; i < count; i++) {
@@ -106,13 +113,11 @@ static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, ui
             return false;
         }
     }
-    *of_lane = false;
     for (uint32_t i = 0; i < count; i++) {
         const struct ull__chunk *c = ull__cover(pool, slots[i].home);
         if (!usable(c, lane))
             return false;
-        *of_lane |= c->lane != ULL_CLEAN;
-        if (pool->streams == 1 && *of_lane)
+        if (!pool->crowded && pool->last_graph == 0 && c->lane != ULL_CLEAN)
             return true; /* all the rest is the lane's too, or nobody's */
     }
     return true;
@@ -121,7 +126,6 @@ static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, ui
 static struct ull__chunk *use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
                                    uint16_t lane)
 {
-    bool of_lane;
     for (uint32_t i = ull__views_from(pool, pages); i < pool->view_count; i++) {
         struct ull__view *view = &pool->views[i];
         if (view->count / 2 > pages)
@@ -130,8 +134,9 @@ static struct ull__chunk *use_view(struct ull_pool *pool, uint64_t pages, uint64
         if (view->busy < pages && (home == NONE || !ull__page_free(pool, home)))
             continue;
         if (ull__slot_address(pool, view->first) % alignment != 0 ||
-            !pages_usable(pool, view, pages, lane, &of_lane))
+            !pages_usable(pool, view, pages, lane))
             continue;
+        bool of_lane = is_of_lane(pool, pool->slots[view->first + pages - 1].home);
         struct ull__chunk *c = ull__lend(pool, view->first, (uint32_t)pages);
         label(pool, c, lane, of_lane);
         return c;
@@ -239,10 +244,11 @@ static ull_status build_view(struct ull_pool *pool, uint64_t alignment, uint16_t
         return ULL_E_FULL;
     struct gathered g = gather(pool, lane, pages);
     ull_status status = add_pages(pool, pages - g.count, g.count);
+    bool of_lane = status == ULL_OK && is_of_lane(pool, pool->scratch[pages - 1]);
     if (status == ULL_OK)
         status = make_view(pool, first, pages, chunk);
     if (status == ULL_OK)
-        label(pool, *chunk, lane, g.of_lane);
+        label(pool, *chunk, lane, of_lane);
     return status;
 }
 
@@ -348,14 +354,39 @@ ull_status ull__commit(struct ull_pool *pool, uint64_t count)
 
 /* --- joining for one lane ------------------------------------------------------------------------------------- */
 
-/* Makes the free chunks from c on, `size` bytes in all at least, one that waits for the lane. */
-static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, uint64_t size,
-                                   uint16_t lane)
+/* A free chunk in two at an address within; returns the upper one. */
+static struct ull__chunk *cut(struct ull_pool *pool, struct ull__chunk *c, uint64_t address)
 {
-    if (c->size < size && c->lane != lane)
+    ull__free_remove(pool, c);
+    struct ull__chunk *upper = ull__chunk_split(pool, c, address);
+    ull__free_insert(pool, c);
+    ull__free_insert(pool, upper);
+    return upper;
+}
+
+/*
+ * Makes [from, end) of the free chunks from c on one chunk that waits for the lane. Whole pages before and
+ * behind, which nobody waits for, stay so.
+ */
+static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, uint64_t from,
+                                   uint64_t end, uint16_t lane)
+{
+    uint64_t first = ull__slot_address(pool, ull__slot_down(pool, from));
+    uint64_t last = ull__slot_address(pool, ull__slot_up(pool, end));
+    while (c->address + c->size <= from)
+        c = c->next;
+    if (c->address + c->size >= end)
+        return c;
+    if (c->lane != lane && c->address < first)
+        c = cut(pool, c, first);
+    else if (c->lane != lane && c->prev && c->prev->state == ULL_FREE && c->prev->lane == lane)
+        c = c->prev;
+    if (c->lane != lane)
         relabel(pool, c, lane, 0); /* the next one is of the lane, and the later of both counts */
-    while (c->size < size) {
+    while (c->address + c->size < end) {
         struct ull__chunk *next = c->next;
+        if (next->lane != lane && next->address + next->size > last)
+            cut(pool, next, last);
         ull__free_remove(pool, next);
         next->state = ULL_SWEPT;
         ull__make_free(pool, next, lane, next->lane == lane ? next->seq : 0,
@@ -376,10 +407,9 @@ struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t 
         }
         if (!start)
             start = c;
-        uint64_t run = c->address + c->size - start->address;
-        uint64_t lost = align_up(start->address, alignment) - start->address;
-        if (run >= lost && run - lost >= size)
-            return join_run(pool, start, size + lost, lane);
+        uint64_t from = align_up(start->address, alignment);
+        if (from + size <= c->address + c->size)
+            return join_run(pool, start, from, from + size, lane);
     }
     return NULL;
 }

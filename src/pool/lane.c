@@ -9,7 +9,7 @@
  *
  * With one stream, memory of lane 0 and of the stream is joined freely, since nobody else asks. From
  * the second stream on only like is joined with like, so that a small free does not make its large
- * neighbour wait.
+ * neighbour wait; that stays so if it ends, since what lies side by side then is not joined by anybody.
  *
  * Memory that a second stream used (ull_pool_use_on) waits outside all bins. There the event is recorded
  * at the free: otherwise a program that runs ahead of the card would stack up blocks
@@ -66,7 +66,7 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
     if (index == pool->lane_count)
         pool->lane_count++;
     if (index != ULL_CLEAN && graph == 0)
-        pool->streams++;
+        pool->crowded |= ++pool->streams > 1;
     return index;
 }
 
@@ -416,6 +416,19 @@ bool ull__lanes_wait(struct ull_pool *pool, uint16_t lane, uint64_t timeout_ns)
 
 /* --- graphs and the end ------------------------------------------------------------------------------- */
 
+/* Addresses in views that the graph may touch still, though their pages are used elsewhere. */
+static void relabel_shadows(struct ull_pool *pool, uint16_t from, uint16_t to, uint64_t seq)
+{
+    for (uint32_t r = ULL_HOME; r != (uint32_t)ULL_NONE; r = pool->ranges[r].next) {
+        for (struct ull__chunk *c = pool->ranges[r].chunks; c; c = c->next) {
+            if (c->state == ULL_SHADOW && c->lane == from) {
+                c->lane = to;
+                c->seq = seq;
+            }
+        }
+    }
+}
+
 ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t stream_lane)
 {
     bool found = false;
@@ -436,6 +449,7 @@ ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t st
             }
         }
         relabel_uses(pool, (uint16_t)i, stream_lane, seq);
+        relabel_shadows(pool, (uint16_t)i, stream_lane, seq);
         sweep(pool, (uint16_t)i, stream_lane, seq, UINT64_MAX);
         reuse_if_empty(pool, (uint16_t)i);
     }

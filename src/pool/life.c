@@ -213,14 +213,16 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
     return status;
 }
 
-static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, uint64_t *graph)
+static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, bool capturing,
+                              uint64_t *graph)
 {
     if (*graph > pool->last_graph)
         return ULL_E_NOT_FOUND;
     uint16_t lane = ull__lane_of(pool, stream);
     if (lane == 0)
         return ULL_E_NO_MEMORY;
-    if (pool->lanes[lane].graph_lane)
+    /* Else a capture without a begin has ended, which nobody has seen yet. */
+    if (pool->lanes[lane].graph_lane && (capturing || !pool->lanes[lane].implicit))
         return ULL_E_INVALID;
     uint64_t name = *graph ? *graph : pool->last_graph + 1;
     uint16_t graph_lane = 0;
@@ -247,8 +249,9 @@ static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, uint64_
 
 ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *graph)
 {
+    bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
-    ull_status status = graph_begin(pool, stream, graph);
+    ull_status status = graph_begin(pool, stream, capturing, graph);
     ull__unlock(&pool->lock);
     return status;
 }

@@ -111,7 +111,7 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
         ull__retained_return(pool);
         c = find(pool, ask);
     }
-    if (!c && pool->streams > 1)
+    if (!c && pool->crowded)
         c = ull__coalesce(pool, ask->size, ask->alignment, ask->lane);
     if (!c)
         ull__build(pool, ask->size, ask->alignment, ask->lane, shortage, &c);
@@ -148,13 +148,14 @@ static bool host_memory(struct ull_pool *pool)
 
 /*
  * For other streams first. Then, with several streams, for the own one too: half a page that waits for it
- * and half a page that nobody waits for are a free page only after that.
+ * and half a page that nobody waits for are a free page only after that. Above a limit that was lowered
+ * also with one: only what has passed can be given back.
  */
 static bool wait_for_frees(struct ull_pool *pool, const struct ask *ask, uint64_t timeout_ns)
 {
     if (ull__lanes_wait(pool, ask->lane, timeout_ns))
         return true;
-    if (pool->streams < 2)
+    if (!pool->crowded && pool->held <= pool->limit_pages)
         return false;
     return ull__lanes_want(pool, (uint16_t)-1) || ull__lanes_wait(pool, (uint16_t)-1, timeout_ns);
 }

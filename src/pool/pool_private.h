@@ -148,6 +148,7 @@ struct ull_pool {
     /* Order. */
     struct ull__lane *lanes;
     uint32_t lane_count, lane_capacity, last_lane, streams;
+    bool crowded; /* there was a second stream some time; from then on only like is joined with like */
     uint64_t last_graph;
     struct ull__use *uses;
     uint32_t use_count, use_capacity, unused_use;
@@ -250,11 +251,11 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
 uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
 /* The lane that requests on the stream belong to now: a graph's while it is captured. 0 as above. */
 uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing);
-/* May the two be one chunk? With one stream, what nothing waits for may wait for it. */
+/* May the two be one chunk? With one stream ever, what nothing waits for may wait for it. */
 static inline bool ull__lanes_join(const struct ull_pool *pool, uint16_t a, uint16_t b)
 {
-    return a == b || (pool->streams == 1 && (a == ULL_CLEAN || b == ULL_CLEAN) &&
-                      pool->lanes[a | b].graph == 0);
+    return a == b ||
+           (!pool->crowded && (a == ULL_CLEAN || b == ULL_CLEAN) && pool->lanes[a | b].graph == 0);
 }
 /* Frees a chunk in use, which was taken out of the table, on the lane. */
 void ull__lane_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane);

@@ -64,6 +64,42 @@ static void does_not_wait_when_told_so(void **state)
     assert_int_equal(ull_pool_allocate(w->pool, PAGE, w->streams[1], &address), ULL_E_NO_MEMORY);
 }
 
+/* A stream alone: its pages go to the device, so that there is room under a lowered limit, once it has passed. */
+static void waits_above_a_lowered_limit(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    void *kept = get_on(w, PAGE, w->streams[0]);
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, get_on(w, 8 * PAGE, w->streams[0]), w->streams[0]);
+    ull_pool_set_limit(w->pool, 4 * PAGE);
+    assert_int_equal(stats(w).held, 9 * PAGE);
+    get_on(w, 3 * PAGE, w->streams[0]);
+    assert_int_equal(stats(w).held, 4 * PAGE);
+    ull_pool_free(w->pool, kept, w->streams[0]);
+}
+
+/* Two halves of a page, one of which a stream freed before the other stream went, are a page. */
+static void halves_of_a_page_after_a_stream_ended(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 2 * PAGE;
+    w->options.small_bytes = 0;
+    start(w);
+    ull__stream ended;
+    assert_int_equal(w->device->ops->stream_create(w->device, &ended), ULL_OK);
+    ull_pool_free(w->pool, get_on(w, 2 * PAGE, ended), ended);
+    void *low = get_on(w, PAGE / 2, w->streams[0]), *high = get_on(w, PAGE / 2, w->streams[0]);
+    ull_pool_free(w->pool, low, w->streams[0]);
+    ull_pool_trim(w->pool, 1, NULL); /* that half waits for nobody any more */
+    get_on(w, PAGE, w->streams[0]);
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, high, w->streams[0]);
+    assert_int_equal(ull_pool_forget_stream(w->pool, ended), ULL_OK);
+    w->device->ops->stream_destroy(w->device, ended);
+    get_on(w, PAGE, w->streams[0]);
+}
+
 /* pytorch/pytorch#147168: memory that a second stream used comes back as soon as that has passed. */
 static void use_on_a_second_stream(void **state)
 {
@@ -189,6 +225,22 @@ static void captured_memory_is_the_graphs(void **state)
     assert_int_equal(ull_pool_graph_release(w->pool, graph, s), ULL_E_NOT_FOUND);
 }
 
+/* Nothing was asked for between the end of a capture that nobody announced and the next begin. */
+static void begins_after_a_capture_without_begin(void **state)
+{
+    struct world *w = *state;
+    uint64_t graph = 0;
+    start(w);
+    ull__device_host_capture(w->device, w->streams[0], true);
+    void *p = get_on(w, PAGE, w->streams[0]);
+    assert_int_equal(ull_pool_graph_begin(w->pool, w->streams[0], &graph), ULL_E_INVALID);
+    ull__device_host_capture(w->device, w->streams[0], false);
+    ull_pool_free(w->pool, p, NULL);
+    assert_int_equal(ull_pool_graph_begin(w->pool, w->streams[0], &graph), ULL_OK);
+    assert_ptr_not_equal(get_on(w, PAGE, w->streams[0]), p);
+    assert_int_equal(ull_pool_graph_end(w->pool, w->streams[0]), ULL_OK);
+}
+
 static void graph_of_two_streams(void **state)
 {
     struct world *w = *state;
@@ -215,6 +267,8 @@ int main(void)
         TEST(best_fit_over_lanes),
         TEST(waits_before_it_refuses),
         TEST(does_not_wait_when_told_so),
+        TEST(waits_above_a_lowered_limit),
+        TEST(halves_of_a_page_after_a_stream_ended),
         TEST(use_on_a_second_stream),
         TEST(idle_stream_strands_nothing),
         TEST(trim_leaves_what_is_pending),
@@ -222,6 +276,7 @@ int main(void)
         TEST(used_on_a_stream_that_ended),
         TEST(used_by_a_graph_that_is_gone),
         TEST(captured_memory_is_the_graphs),
+        TEST(begins_after_a_capture_without_begin),
         TEST(graph_of_two_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
