@@ -12,21 +12,24 @@
  * Three streams lag behind at random. All memory is written at its ends when it is handed out and read
  * when it is freed, in its stream's order, so that memory which is reused too early shows other
  * bytes, and memory that is unmapped too early is a misuse that the device counts.
+ *
+ * Streams end and others take their place. Up to four graphs are captured, with a begin and an end or by a
+ * device that says so, on one stream or several, and are released some time; until then nobody else may get
+ * what they had. The model orders the streams itself where the pool asks that of a program: a release comes
+ * behind the graph's work, and so does what a graph has of a free on another stream.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
-#include "pool_private.h"
+#include "model.h"
 
-enum { PAGE = 4096, UNIT = 256, UNITS = PAGE / UNIT, PAGES = 512, STREAMS = 3, LIVE = 400 };
-enum { CHECKS = 256, END = 64, ADDRESSES = 1 << 16, ROUND = 64 * PAGE };
+enum { LIVE = 400, CHECKS = 256, END = 64 };
 
 static uint64_t seed;
 static uint64_t operation;
 
-__attribute__((noreturn, noinline)) static void fail(const char *what, uint64_t a, uint64_t b)
+void fail(const char *what, uint64_t a, uint64_t b)
 {
     printf("model_pool: seed %llu, operation %llu: %s (%llu, %llu)\n", (unsigned long long)seed,
            (unsigned long long)operation, what, (unsigned long long)a, (unsigned long long)b);
@@ -35,142 +38,12 @@ __attribute__((noreturn, noinline)) static void fail(const char *what, uint64_t 
 
 static uint64_t state;
 
-static uint64_t random_below(uint64_t n)
+uint64_t random_below(uint64_t n)
 {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
     return (state >> 11) % n;
-}
-
-/* --- the device in between ------------------------------------------------------------------------------ */
-
-static struct {
-    struct ull__device device;
-    struct ull__device *host;
-    struct ull__device_ops ops;
-    uint64_t base, whole, whole_bytes;
-    ull__page page_at[ADDRESSES]; /* by page of addresses from base */
-    uint64_t held;
-} between;
-
-static struct ull__device *host(void)
-{
-    return between.host;
-}
-
-static ull_status b_memory(struct ull__device *d, uint64_t *f, uint64_t *t)
-{
-    (void)d;
-    return host()->ops->memory(host(), f, t);
-}
-
-static ull_status b_reserve(struct ull__device *d, uint64_t bytes, uint64_t *address)
-{
-    (void)d;
-    if (bytes / PAGE > ADDRESSES)
-        return ULL_E_NO_MEMORY;
-    /* At a round address, so that a seed means the same each time. */
-    ull_status status = host()->ops->reserve(host(), bytes + ROUND, &between.whole);
-    between.whole_bytes = bytes + ROUND;
-    between.base = (between.whole + ROUND - 1) / ROUND * ROUND;
-    if (status == ULL_OK)
-        *address = between.base;
-    return status;
-}
-
-static void b_release(struct ull__device *d, uint64_t address, uint64_t bytes)
-{
-    (void)d;
-    if (address != between.base || bytes + ROUND != between.whole_bytes)
-        fail("other addresses were released than were reserved", address, bytes);
-    host()->ops->release(host(), between.whole, between.whole_bytes);
-}
-
-static ull_status b_create(struct ull__device *d, size_t count, ull__page *pages)
-{
-    (void)d;
-    ull_status status = host()->ops->create(host(), count, pages);
-    between.held += status == ULL_OK ? count : 0;
-    return status;
-}
-
-static void b_destroy_pages(struct ull__device *d, size_t count, const ull__page *pages)
-{
-    (void)d;
-    between.held -= count;
-    host()->ops->destroy_pages(host(), count, pages);
-}
-
-static ull_status b_map(struct ull__device *d, uint64_t address, size_t count, const ull__page *pages)
-{
-    (void)d;
-    ull_status status = host()->ops->map(host(), address, count, pages);
-    for (size_t i = 0; i < count && status == ULL_OK; i++)
-        between.page_at[(address - between.base) / PAGE + i] = pages[i];
-    return status;
-}
-
-static void b_unmap(struct ull__device *d, uint64_t address, size_t count)
-{
-    (void)d;
-    memset(&between.page_at[(address - between.base) / PAGE], 0, count * sizeof(ull__page));
-    host()->ops->unmap(host(), address, count);
-}
-
-static ull_status b_record(struct ull__device *d, ull__stream stream, ull__event *event)
-{
-    (void)d;
-    return host()->ops->record(host(), stream, event);
-}
-
-static bool b_done(struct ull__device *d, ull__event event)
-{
-    (void)d;
-    return host()->ops->done(host(), event);
-}
-
-static bool b_wait(struct ull__device *d, ull__event event, uint64_t ns)
-{
-    (void)d;
-    return host()->ops->wait(host(), event, ns);
-}
-
-static void b_forget(struct ull__device *d, ull__event event)
-{
-    (void)d;
-    host()->ops->forget(host(), event);
-}
-
-static bool b_capturing(struct ull__device *d, ull__stream stream)
-{
-    (void)d;
-    return host()->ops->capturing(host(), stream);
-}
-
-static ull_status b_synchronize(struct ull__device *d, ull__stream stream)
-{
-    (void)d;
-    return host()->ops->synchronize(host(), stream);
-}
-
-static void place_between(void)
-{
-    between.ops = (struct ull__device_ops){.name = "between",
-                                           .memory = b_memory,
-                                           .reserve = b_reserve,
-                                           .release = b_release,
-                                           .create = b_create,
-                                           .destroy_pages = b_destroy_pages,
-                                           .map = b_map,
-                                           .unmap = b_unmap,
-                                           .record = b_record,
-                                           .done = b_done,
-                                           .wait = b_wait,
-                                           .forget = b_forget,
-                                           .capturing = b_capturing,
-                                           .synchronize = b_synchronize};
-    between.device = (struct ull__device){.ops = &between.ops, .page_bytes = PAGE};
 }
 
 /* --- what the model knows --------------------------------------------------------------------------------- */
@@ -179,6 +52,15 @@ struct holding {
     uint64_t address, bytes; /* 0: none */
     int stream;
     uint8_t value;
+    part owner;         /* 0, or the part of a graph not released yet that asked for it */
+    unsigned int users; /* graphs in whose capture somebody said that he uses it, a bit each */
+};
+
+struct graph {
+    bool open; /* else the place is unused */
+    uint64_t name;
+    unsigned int members; /* streams that were in it, a bit each */
+    unsigned int ended;   /* of those, ended since */
 };
 
 /* Bytes that a stream reads some time, and what they must be. */
@@ -191,8 +73,14 @@ struct check {
 static struct {
     struct ull_pool *pool;
     ull__stream streams[STREAMS];
+    uint64_t stream_count; /* of them in use */
     struct holding held[LIVE];
-    uint16_t owner[PAGES + 1][UNITS]; /* by page and unit: holding + 1 */
+    struct graph graphs[GRAPHS];
+    struct capture {
+        int graph; /* -1: none */
+        bool seen; /* the device says that the stream is captured, and nobody began a graph */
+        uint64_t name_before;
+    } capture[STREAMS];
     uint64_t limit;
     uint64_t clock;
     struct check checks[STREAMS][CHECKS];
@@ -206,42 +94,21 @@ static uint64_t model_now(void *context)
     return model.clock;
 }
 
-static uint16_t *unit_at(uint64_t address)
+static part part_now(int s)
 {
-    ull__page page = between.page_at[(address - between.base) / PAGE];
-    if (page == 0 || page > PAGES)
-        fail("handed out an address without a page", address, page);
-    return &model.owner[page][address % PAGE / UNIT];
+    int graph = model.capture[s].graph;
+    return graph < 0 ? 0 : part_of(graph, s);
 }
 
-static void own(int index, bool takes)
+static bool is_of(part p, int graph)
 {
-    const struct holding *h = &model.held[index];
-    for (uint64_t at = 0; at < h->bytes; at += UNIT) {
-        uint16_t *unit = unit_at(h->address + at);
-        if (*unit != (takes ? 0 : index + 1))
-            fail("memory was handed out twice", (uint64_t)index, *unit);
-        *unit = takes ? (uint16_t)(index + 1) : 0;
-    }
-}
-
-static uint64_t pages_in_use(void)
-{
-    uint64_t count = 0;
-    for (int page = 1; page <= PAGES; page++) {
-        bool used = false;
-        for (int unit = 0; unit < UNITS && !used; unit++)
-            used = model.owner[page][unit] != 0;
-        count += used;
-    }
-    return count;
+    return p >= part_of(graph, 0) && p < part_of(graph + 1, 0);
 }
 
 /* --- streams ------------------------------------------------------------------------------------------------- */
 
-static void synchronize(int s)
+static void verify(int s)
 {
-    host()->ops->synchronize(host(), model.streams[s]);
     for (int i = 0; i < model.check_count[s]; i++) {
         const struct check *c = &model.checks[s][i];
         for (uint64_t k = 0; k < (c->bytes < END ? c->bytes : END); k++) {
@@ -250,6 +117,12 @@ static void synchronize(int s)
         }
     }
     model.check_count[s] = 0;
+}
+
+static void synchronize(int s)
+{
+    host()->ops->synchronize(host(), model.streams[s]);
+    verify(s);
 }
 
 static void read_later(int s, const struct holding *h)
@@ -294,22 +167,23 @@ static void request(int index)
     struct ull_request r = {
         .bytes = random_size(), .alignment = alignments[random_below(9)], .tag = "model"};
     struct ull_refusal refusal;
-    int s = (int)random_below(STREAMS);
+    int s = (int)random_below(model.stream_count);
     void *address = NULL;
     r.stream = model.streams[s];
     model.requests++;
     ull_status status = ull_pool_request(model.pool, &r, &refusal, &address);
     if (status == ULL_E_NO_MEMORY) {
-        uint64_t needed = (r.bytes + PAGE - 1) / PAGE, used = pages_in_use();
+        uint64_t needed = (r.bytes + PAGE - 1) / PAGE, used = pages_not_for(part_now(s));
         uint64_t limit = model.limit / PAGE;
         model.refusals++;
-        if (used + needed <= limit) {
+        /* Above a limit that was lowered nothing is served, also to a graph that has what it needs. */
+        if (used + needed <= limit && pages_not_for(0) <= limit) {
             char text[2048];
             ull_refusal_text(&refusal, text, sizeof text);
             puts(text);
             fail("refused though there was room", used + needed, limit);
         }
-        if (refusal.wanted != r.bytes || refusal.held != between.held * PAGE)
+        if (refusal.wanted != r.bytes || refusal.held != pages_held() * PAGE)
             fail("the report is wrong", refusal.wanted, refusal.held);
         return;
     }
@@ -317,13 +191,14 @@ static void request(int index)
         fail("a request failed", (uint64_t)-status, r.bytes);
     if ((uintptr_t)address % (r.alignment > UNIT ? r.alignment : UNIT) != 0)
         fail("not aligned", (uintptr_t)address, r.alignment);
-    if (between.held > model.limit / PAGE)
-        fail("served while above the limit", between.held, model.limit / PAGE);
+    if (pages_held() > model.limit / PAGE)
+        fail("served while above the limit", pages_held(), model.limit / PAGE);
     *h = (struct holding){.address = (uintptr_t)address,
                           .bytes = r.bytes,
                           .stream = s,
-                          .value = (uint8_t)(1 + random_below(255))};
-    own(index, true);
+                          .value = (uint8_t)(1 + random_below(255)),
+                          .owner = part_now(s)};
+    units_take(h->address, h->bytes, index, h->owner);
     write_later(s, h);
 }
 
@@ -334,16 +209,21 @@ static void release(int index)
     uint64_t kind = random_below(16);
     if (kind == 0) { /* freed on another stream, which was made to follow */
         synchronize(s);
-        s = (int)random_below(STREAMS);
+        s = (int)random_below(model.stream_count);
     } else if (kind == 1) { /* read by another stream, which lags */
         synchronize(s);
-        int other = (int)random_below(STREAMS);
+        int other = (int)random_below(model.stream_count);
         if (ull_pool_use_on(model.pool, (void *)(uintptr_t)h->address, model.streams[other]))
             fail("use_on", h->address, 0);
+        if (part_now(other))
+            h->users |= 1u << model.capture[other].graph;
         read_later(other, h);
     }
     read_later(s, h);
-    own(index, false);
+    part keeper = h->owner ? h->owner : part_now(s);
+    if (keeper && (keeper - 1) % STREAMS != s)
+        synchronize(s); /* the graph's stream follows this one */
+    units_give(h->address, h->bytes, index, keeper, h->users);
     void *address = (void *)(uintptr_t)h->address;
     if (ull_pool_free(model.pool, address, model.streams[s]) != ULL_OK)
         fail("a free was refused", h->address, h->bytes);
@@ -368,11 +248,11 @@ static void change(void)
         break;
     case 3:
         bytes = PAGE * random_below(64);
-        if (ull_pool_set_reserve(model.pool, bytes) == ULL_OK && between.held * PAGE < bytes)
-            fail("the reserve is not held", between.held, bytes);
+        if (ull_pool_set_reserve(model.pool, bytes) == ULL_OK && pages_held() * PAGE < bytes)
+            fail("the reserve is not held", pages_held(), bytes);
         break;
     case 4:
-        synchronize((int)random_below(STREAMS));
+        synchronize((int)random_below(model.stream_count));
         break;
     default:
         break;
@@ -388,12 +268,136 @@ static void check_all(void)
         fail("an invariant is broken", 0, 0);
     }
     ull_pool_stats(model.pool, &s);
-    if (s.held != between.held * PAGE)
-        fail("held", s.held, between.held * PAGE);
+    if (s.held != pages_held() * PAGE)
+        fail("held", s.held, pages_held() * PAGE);
     if (s.fragmentation < 0 || s.fragmentation > 1)
         fail("fragmentation", 0, 0);
     if (ull__device_host_held(host()).misuses)
         fail("the device was misused", ull__device_host_held(host()).misuses, 0);
+}
+
+/* --- graphs, and streams that end --------------------------------------------------------------------------- */
+
+/* A place for a new graph, or one that the stream can join; -1: none. */
+static int choose_graph(int s, bool fresh)
+{
+    for (int i = 0; i < GRAPHS; i++) {
+        const struct graph *g = &model.graphs[i];
+        bool joins = g->open && g->name != 0 && !(g->ended >> s & 1);
+        if (fresh ? !g->open : joins)
+            return i;
+    }
+    return -1;
+}
+
+static void begin(int s)
+{
+    bool seen = random_below(2), fresh = seen || random_below(2);
+    int i = choose_graph(s, fresh);
+    if (i < 0)
+        return;
+    struct graph *g = &model.graphs[i];
+    uint64_t before = ull_pool_graph_of(model.pool, model.streams[s]), name = fresh ? 0 : g->name;
+    if (fresh)
+        *g = (struct graph){.open = true};
+    g->members |= 1u << s;
+    model.capture[s] = (struct capture){.graph = i, .seen = seen, .name_before = before};
+    if (seen) {
+        /* Any call on the stream, for the pool to see that the capture before this one has ended. */
+        ull_pool_free(model.pool, &model, model.streams[s]);
+        ull__device_host_capture(host(), model.streams[s], true);
+        return;
+    }
+    if (ull_pool_graph_begin(model.pool, model.streams[s], &name) != ULL_OK || name == 0 ||
+        (!fresh && name != g->name))
+        fail("a graph could not begin", name, g->name);
+    g->name = name;
+    uint64_t other = 0;
+    if (ull_pool_graph_begin(model.pool, model.streams[s], &other) != ULL_E_INVALID)
+        fail("a stream began two graphs", name, other);
+}
+
+static void end(int s)
+{
+    struct capture *c = &model.capture[s];
+    struct graph *g = &model.graphs[c->graph];
+    if (c->seen) {
+        ull__device_host_capture(host(), model.streams[s], false);
+        g->name = ull_pool_graph_of(model.pool, model.streams[s]);
+        g->open = g->name != c->name_before; /* else nothing was asked for or freed */
+        if (!g->open && graph_keeps(c->graph))
+            fail("a captured graph has no name", (uint64_t)c->graph, 0);
+    } else if (ull_pool_graph_end(model.pool, model.streams[s]) != ULL_OK) {
+        fail("a graph could not end", g->name, 0);
+    }
+    c->graph = -1;
+    if (g->open && ull_pool_graph_of(model.pool, model.streams[s]) != g->name)
+        fail("a stream has forgotten its graph", g->name, 0);
+}
+
+static void release_graph(int i, int s)
+{
+    struct graph *g = &model.graphs[i];
+    for (int k = 0; k < STREAMS; k++) {
+        if (model.capture[k].graph == i)
+            return;
+    }
+    for (int k = 0; k < STREAMS; k++) {
+        if (k != s && g->members >> k & 1)
+            synchronize(k);
+    }
+    if (ull_pool_graph_release(model.pool, g->name, model.streams[s]) != ULL_OK)
+        fail("a graph could not be released", g->name, 0);
+    if (ull_pool_graph_release(model.pool, g->name, model.streams[s]) != ULL_E_NOT_FOUND)
+        fail("a graph was released twice", g->name, 0);
+    units_release(i);
+    for (int k = 0; k < LIVE; k++) {
+        model.held[k].users &= ~(1u << i);
+        if (is_of(model.held[k].owner, i))
+            model.held[k].owner = 0;
+    }
+    g->open = false;
+}
+
+/* Forgotten with work on it; then it ends, or goes on as one that the pool has never seen. */
+static void forget(int s)
+{
+    ull__stream stream = model.streams[s];
+    if (ull_pool_forget_stream(model.pool, stream) != ULL_OK)
+        fail("a stream could not be forgotten", (uint64_t)s, 0);
+    if (random_below(2))
+        return;
+    host()->ops->stream_destroy(host(), stream);
+    verify(s);
+    host()->ops->stream_create(host(), &model.streams[s]);
+    for (int i = 0; i < GRAPHS; i++)
+        model.graphs[i].ended |= 1u << s;
+}
+
+static void change_order(void)
+{
+    int s = (int)random_below(model.stream_count), i = (int)random_below(GRAPHS);
+    bool captured = model.capture[s].graph >= 0;
+    switch (random_below(6)) {
+    case 0:
+        if (!captured)
+            begin(s);
+        break;
+    case 1:
+    case 2:
+        if (captured)
+            end(s);
+        break;
+    case 3:
+    case 4:
+        if (model.graphs[i].open)
+            release_graph(i, s);
+        break;
+    default:
+        if (!captured && seed % 4 != 3) /* else a single stream stays the only one ever */
+            forget(s);
+        break;
+    }
 }
 
 static void run(uint64_t operations)
@@ -410,10 +414,12 @@ static void run(uint64_t operations)
         }
         model.clock += random_below(2000);
         if (random_below(4) == 0)
-            ull__device_host_advance(host(), model.streams[random_below(STREAMS)],
+            ull__device_host_advance(host(), model.streams[random_below(model.stream_count)],
                                      (unsigned)random_below(12));
         if (random_below(200) == 0)
             change();
+        if (random_below(100) == 0)
+            change_order();
         if (operation % 1000 == 0)
             check_all();
     }
@@ -426,29 +432,40 @@ int main(int argc, char **argv)
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t operations = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
     state = seed * 0x9e3779b97f4a7c15ull + 1;
-    if (ull__device_host_create((uint64_t)PAGES * PAGE, PAGE, &between.host, &error) != ULL_OK)
+    struct ull__device *below;
+    if (ull__device_host_create((uint64_t)PAGES * PAGE, PAGE, &below, &error) != ULL_OK)
         fail(error.message, 0, 0);
+    struct ull__device *device = place_between(below);
     ull__device_host_delay(host(), true);
-    for (int i = 0; i < STREAMS; i++)
+    for (int i = 0; i < STREAMS; i++) {
         host()->ops->stream_create(host(), &model.streams[i]);
-    place_between();
+        model.capture[i].graph = -1;
+    }
     ull_pool_options_init(&options);
     options.small_bytes = 1024;
     options.idle_ns = 1000000;
     options.now_ns = model_now;
     options.mapping_factor = 1 + (unsigned)random_below(4);
     options.address_factor = 8 + (unsigned)random_below(8);
+    model.stream_count = 1 + seed % STREAMS;
     model.limit = (uint64_t)PAGES * PAGE;
-    if (ull_pool_create(&between.device, &options, &model.pool, &error) != ULL_OK)
+    if (ull_pool_create(device, &options, &model.pool, &error) != ULL_OK)
         fail(error.message, 0, 0);
     run(operations);
     for (int i = 0; i < LIVE; i++) {
         if (model.held[i].bytes)
             release(i);
     }
-    check_all();
-    for (int i = 0; i < STREAMS; i++)
+    for (int i = 0; i < STREAMS; i++) {
+        if (model.capture[i].graph >= 0)
+            end(i);
         synchronize(i);
+    }
+    for (int i = 0; i < GRAPHS; i++) {
+        if (model.graphs[i].open)
+            release_graph(i, 0);
+    }
+    check_all();
     ull_pool_destroy(model.pool);
     struct ull__device_held held = ull__device_host_held(host());
     if (held.pages || held.mappings || held.reserved_bytes || held.events || held.misuses)

@@ -1,0 +1,47 @@
+/*
+ * model.h: the parts of the model test. See model.c.
+ */
+#ifndef ULLAGE_POOL_MODEL_H
+#define ULLAGE_POOL_MODEL_H
+
+#include "device.h"
+#include "pool_private.h"
+
+enum { PAGE = 4096, UNIT = 256, UNITS = PAGE / UNIT, PAGES = 512, STREAMS = 3, GRAPHS = 4 };
+
+__attribute__((noreturn, noinline)) void fail(const char *what, uint64_t a, uint64_t b);
+uint64_t random_below(uint64_t n);
+
+/* --- between.c: the device in between --------------------------------------------------------------------- */
+
+struct ull__device *host(void);
+struct ull__device *place_between(struct ull__device *below);
+/* The page, 1 to PAGES, that the address shows now. */
+ull__page page_at(uint64_t address);
+uint64_t pages_held(void);
+
+/* --- owners.c: which unit of which page belongs to whom ----------------------------------------------------- */
+
+/* Who may reuse memory: nobody else than this part of this graph. 0: anybody. */
+typedef uint16_t part;
+static inline part part_of(int graph, int stream)
+{
+    return (part)(graph * STREAMS + stream + 1);
+}
+
+/* holder: any number, from 0 on. The memory must be free, for anybody or for `by`. */
+void units_take(uint64_t address, uint64_t bytes, int holder, part by);
+/*
+ * Then only `keeper` may have it, and nobody before all graphs in `users`, a bit each, are released.
+ */
+void units_give(uint64_t address, uint64_t bytes, int holder, part keeper, unsigned int users);
+/* Whatever was kept for the graph or by it is anybody's. */
+void units_release(int graph);
+/* Pages that a request of this part cannot have. */
+uint64_t pages_not_for(part by);
+/* The device was given a page back: it must be nobody's. */
+void page_returned(ull__page page);
+/* Is there anything that one of the graph's parts keeps? */
+bool graph_keeps(int graph);
+
+#endif
