@@ -214,7 +214,8 @@ uint32_t ull__history_stack(struct ull__history *history, const struct ull__fram
 
 uint32_t ull__history_process(struct ull__history *history, const struct ull__history_process *process)
 {
-    if (!room32(&history->processes, sizeof *process, history->process_count,
+    if (history->process_count >= UINT16_MAX ||
+        !room32(&history->processes, sizeof *process, history->process_count,
                 &history->process_capacity, UINT16_MAX))
         return UINT32_MAX;
     history->processes[history->process_count] = *process;
@@ -260,56 +261,89 @@ static ull_status check(const struct ull__history *history, struct ull_error *er
     return ULL_OK;
 }
 
-/* Merges two sorted runs; what is equal stays in order. */
-static void merge(const struct ull__event *from, struct ull__event *to, size_t left, size_t middle,
-                  size_t right)
+/*
+ * A record is sorted for the most part: each process writes in order, and their blocks follow one another about
+ * as they were filled. So the sorted runs that are there are merged with their neighbours, and of two neighbours only
+ * the part where they overlap is moved.
+ */
+
+/* The first of [from, to) whose time is above `time_ns`, or at it too with `also_at`; `to` if none is. */
+static size_t first_above(const struct ull__event *events, size_t from, size_t to, uint64_t time_ns,
+                          bool also_at)
 {
-    size_t a = left, b = middle;
-    for (size_t at = left; at < right; at++) {
-        bool first = a < middle && (b >= right || from[a].time_ns <= from[b].time_ns);
-        to[at] = from[first ? a++ : b++];
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (events[middle].time_ns > time_ns || (also_at && events[middle].time_ns == time_ns))
+            to = middle;
+        else
+            from = middle + 1;
+    }
+    return from;
+}
+
+/* Merges [left, middle) with [middle, right); what is equal stays in order. `spare` holds the smaller of them. */
+static void merge(struct ull__event *events, size_t left, size_t middle, size_t right,
+                  struct ull__event *spare)
+{
+    left = first_above(events, left, middle, events[middle].time_ns, false);
+    if (left == middle)
+        return;
+    right = first_above(events, middle, right, events[middle - 1].time_ns, true);
+    size_t before = middle - left, after = right - middle;
+    if (before <= after) {
+        memcpy(spare, events + left, before * sizeof *spare);
+        for (size_t a = 0, b = middle, to = left; a < before; to++) {
+            bool first = b == right || spare[a].time_ns <= events[b].time_ns;
+            events[to] = first ? spare[a++] : events[b++];
+        }
+    } else {
+        memcpy(spare, events + middle, after * sizeof *spare);
+        for (size_t a = middle, b = after, to = right; b > 0;) {
+            bool last = a == left || events[a - 1].time_ns <= spare[b - 1].time_ns;
+            events[--to] = last ? spare[--b] : events[--a];
+        }
     }
 }
 
-/* From `at`, how far are times in order? Records are sorted for the most part already. */
-static size_t run_end(const struct ull__event *events, size_t at, size_t count)
+/* Where the sorted runs begin, and after them the end. NULL without memory. */
+static size_t *find_runs(const struct ull__event *events, size_t count, size_t *runs)
 {
-    size_t end = at + 1;
-    while (end < count && events[end - 1].time_ns <= events[end].time_ns)
-        end++;
-    return end < count ? end : count;
-}
-
-/* One pass of a merge sort that uses the order that is there. True if all was one run. */
-static bool merge_runs(const struct ull__event *from, struct ull__event *to, size_t count)
-{
-    size_t runs = 0;
-    for (size_t at = 0; at < count; runs++) {
-        size_t middle = run_end(from, at, count);
-        size_t end = middle < count ? run_end(from, middle, count) : middle;
-        merge(from, to, at, middle, end);
-        at = end;
-    }
-    return runs <= 1;
+    size_t found = 1, at = 1;
+    for (size_t i = 1; i < count; i++)
+        found += events[i].time_ns < events[i - 1].time_ns;
+    size_t *begins = calloc(found + 1, sizeof *begins);
+    if (!begins)
+        return NULL;
+    for (size_t i = 1; i < count; i++)
+        if (events[i].time_ns < events[i - 1].time_ns)
+            begins[at++] = i;
+    begins[found] = count;
+    *runs = found;
+    return begins;
 }
 
 static bool sort_by_time(struct ull__history *history)
 {
-    size_t count = history->event_count;
-    if (count < 2 || run_end(history->events, 0, count) == count)
-        return true;
-    struct ull__event *other = malloc(count * sizeof *other);
-    if (!other)
+    size_t count = history->event_count, runs = 1;
+    size_t *begins = count ? find_runs(history->events, count, &runs) : NULL;
+    struct ull__event *spare = runs > 1 ? malloc(count / 2 * sizeof *spare) : NULL;
+    if (count && (!begins || (runs > 1 && !spare))) {
+        free(begins);
         return false;
-    bool sorted = false;
-    while (!sorted) {
-        sorted = merge_runs(history->events, other, count);
-        struct ull__event *swap = history->events;
-        history->events = other;
-        other = swap;
     }
-    history->event_capacity = count;
-    free(other);
+    while (runs > 1) {
+        size_t left = 0;
+        for (size_t i = 0; i + 1 < runs; i += 2, left++) {
+            merge(history->events, begins[i], begins[i + 1], begins[i + 2], spare);
+            begins[left] = begins[i];
+        }
+        if (runs % 2)
+            begins[left++] = begins[runs - 1];
+        begins[left] = count;
+        runs = left;
+    }
+    free(begins);
+    free(spare);
     return true;
 }
 
