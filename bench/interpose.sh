@@ -30,13 +30,14 @@ for _ in $(seq "$rounds"); do
     done
 done >"$state/starts"
 
-python3 - "$state/calls" "$state/starts" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" <<'PY'
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$(dirname "${BASH_SOURCE[0]}") python3 - "$state/calls" "$state/starts" <<'PY'
 import json
-import platform
 import statistics
 import sys
 
-calls, starts, commit = sys.argv[1:4]
+import where
+
+calls, starts = sys.argv[1:3]
 times = {}
 for line in open(calls):
     name, values = line.split(" ", 1)
@@ -45,7 +46,7 @@ for line in open(calls):
 for line in open(starts):
     name, value = line.split()
     times.setdefault("start_of_a_program", {}).setdefault(name, []).append(float(value))
-result = {"commit": commit, "machine": platform.processor() or platform.machine(), "added_ns": {}}
+result = {**where.facts(), "added_ns": {}}
 print(f"{'nanoseconds':20} {'free':>10} {'held':>10} {'added':>10}   range of held")
 for key, both in times.items():
     free, held = statistics.median(both["free"]), statistics.median(both["held"])

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "device.h"
 #include "json.h"
 #include "trace.h"
@@ -26,27 +26,7 @@ enum { MOST_REPEATS = 1000, RANDOM_LIVE = 10000, RANDOM_OPERATIONS = 1000000 };
 
 #define RESERVE ((uint64_t)80 << 30)
 
-static const char *program;
 static bool threads = true;
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "%s: %s: %s\n", program, what, why);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
 
 /* --- playing ------------------------------------------------------------------------------------------ */
 
@@ -72,7 +52,7 @@ static void one(struct player *p, const struct trace_event *e)
         }
     } else {
         if (ull_pool_free(p->pool, *slot, p->stream) != ULL_OK)
-            die("free", "refused");
+            bench_die("free", "refused");
         *slot = NULL;
     }
 }
@@ -81,9 +61,9 @@ static void play(struct player *p)
 {
     for (size_t i = 0; i < p->trace->count; i++) {
         if (p->latencies) {
-            uint64_t before = now_ns();
+            uint64_t before = bench_now_ns();
             one(p, &p->trace->events[i]);
-            p->latencies[i] = now_ns() - before;
+            p->latencies[i] = bench_now_ns() - before;
         } else {
             one(p, &p->trace->events[i]);
         }
@@ -112,7 +92,7 @@ static struct ull_pool *new_pool(struct ull__device *device, uint64_t limit)
     ull_pool_options_init(&options);
     options.limit = limit;
     if (ull_pool_create(device, &options, &pool, &error) != ULL_OK)
-        die("pool", error.message);
+        bench_die("pool", error.message);
     return pool;
 }
 
@@ -123,18 +103,18 @@ static void latencies(struct ull_json *json, struct player *p)
     size_t count = p->trace->count;
     uint64_t clock[1001];
     for (int i = 0; i < 1001; i++) {
-        uint64_t before = now_ns();
-        clock[i] = now_ns() - before;
+        uint64_t before = bench_now_ns();
+        clock[i] = bench_now_ns() - before;
     }
-    qsort(clock, 1001, sizeof *clock, by_value);
+    qsort(clock, 1001, sizeof *clock, bench_by_value);
     uint64_t *best = malloc(count * sizeof *best);
     p->latencies = malloc(count * sizeof *p->latencies);
     if (!best || !p->latencies)
-        die("latencies", "no memory");
+        bench_die("latencies", "no memory");
     play(p);
     for (size_t i = 0; i < count; i++)
         best[i] = p->latencies[i] > clock[500] ? p->latencies[i] - clock[500] : 0;
-    qsort(best, count, sizeof *best, by_value);
+    qsort(best, count, sizeof *best, bench_by_value);
     ull__json_key(json, "latency_ns");
     ull__json_object(json);
     ull__json_key(json, "p50");
@@ -159,10 +139,10 @@ static double repeat(struct player *p, unsigned int repeats, unsigned int *last_
     *last_mapping = 0;
     for (unsigned int r = 0; r < repeats; r++) {
         struct ull_stats before = stats_of(p->pool);
-        uint64_t from = now_ns();
+        uint64_t from = bench_now_ns();
         p->operations = 0;
         play(p);
-        times[r] = now_ns() - from;
+        times[r] = bench_now_ns() - from;
         operations = p->operations;
         struct ull_stats after = stats_of(p->pool);
         if (after.maps != before.maps || after.unmaps != before.unmaps)
@@ -175,7 +155,7 @@ static double repeat(struct player *p, unsigned int repeats, unsigned int *last_
                     (double)after.mapped / 1e9);
     }
     unsigned int from = repeats > 3 ? 2 : 0;
-    qsort(times + from, repeats - from, sizeof *times, by_value);
+    qsort(times + from, repeats - from, sizeof *times, bench_by_value);
     return (double)times[from + (repeats - from) / 2] / (double)operations;
 }
 
@@ -185,10 +165,10 @@ static void *play_often(void *context)
     play(p);
     play(p);
     p->operations = 0;
-    uint64_t from = now_ns();
+    uint64_t from = bench_now_ns();
     for (unsigned int r = 0; r < p->repeats; r++)
         play(p);
-    p->ns = (double)(now_ns() - from) / (double)p->operations;
+    p->ns = (double)(bench_now_ns() - from) / (double)p->operations;
     return NULL;
 }
 
@@ -201,9 +181,9 @@ static double two_threads(struct ull__device *device, const struct trace *trace,
         p[i] = (struct player){.pool = pool, .trace = trace, .repeats = repeats};
         p[i].slots = calloc(trace->slots, sizeof *p[i].slots);
         if (!p[i].slots || device->ops->stream_create(device, &p[i].stream) != ULL_OK)
-            die("threads", "no memory");
+            bench_die("threads", "no memory");
         if (pthread_create(&thread[i], NULL, play_often, &p[i]) != 0)
-            die("threads", "cannot start one");
+            bench_die("threads", "cannot start one");
     }
     for (int i = 0; i < 2; i++) {
         pthread_join(thread[i], NULL);
@@ -221,7 +201,7 @@ static void bench(struct ull_json *json, struct ull__device *device, const char 
     struct player p = {.pool = new_pool(device, memory), .trace = trace};
     p.slots = calloc(trace->slots ? trace->slots : 1, sizeof *p.slots);
     if (!p.slots)
-        die(name, "no memory");
+        bench_die(name, "no memory");
     unsigned int last_mapping;
     double ns = repeat(&p, repeats, &last_mapping);
     struct ull_stats s = stats_of(p.pool);
@@ -277,7 +257,7 @@ static void bench_reserved(struct ull_json *json, struct ull__device *device, co
     options.growth = false;
     options.reserve = RESERVE;
     if (!p.slots || ull_pool_create(device, &options, &p.pool, NULL) != ULL_OK)
-        die(name, "no memory");
+        bench_die(name, "no memory");
     double ns = repeat(&p, repeats, &last_mapping);
     ull__json_object(json);
     ull__json_key(json, "trace");
@@ -315,7 +295,7 @@ static struct trace random_trace(void)
     uint64_t *sizes = calloc(RANDOM_LIVE, sizeof *sizes), live = 0;
     trace.events = calloc(RANDOM_OPERATIONS, sizeof *trace.events);
     if (!sizes || !trace.events)
-        die("random", "no memory");
+        bench_die("random", "no memory");
     while (trace.count + 1 < RANDOM_OPERATIONS) {
         uint32_t slot = (uint32_t)(random_next() % RANDOM_LIVE);
         if (sizes[slot]) {
@@ -342,16 +322,15 @@ int main(int argc, char **argv)
     struct ull__device *device;
     struct ull_error error;
     struct ull_json json;
-    program = argv[0];
     if (ull__device_host_create((uint64_t)96 << 30, 0, &device, &error) != ULL_OK)
-        die("device", error.message);
+        bench_die("device", error.message);
     ull__json_init(&json, stdout);
     ull__json_array(&json);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
             repeats = (unsigned int)strtoul(argv[++i], NULL, 10);
             if (repeats < 1 || repeats > MOST_REPEATS)
-                die("--repeat", "expected 1 to 1000");
+                bench_die("--repeat", "expected 1 to 1000");
         } else if (strcmp(argv[i], "--memory") == 0 && i + 1 < argc) {
             memory = strtoull(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--no-random") == 0) {
@@ -361,7 +340,7 @@ int main(int argc, char **argv)
         } else {
             struct trace trace;
             if (trace_load(argv[i], &trace, &error) != ULL_OK)
-                die(argv[i], error.message);
+                bench_die(argv[i], error.message);
             bench(&json, device, argv[i], &trace, repeats, memory);
             trace_free(&trace);
         }

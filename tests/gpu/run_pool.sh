@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The pool under PyTorch on a real card: what PyTorch does over it, and training against PyTorch's own
-# allocators (default and expandable_segments), in under 200 s on an H200. Exit 0 if all checks passed.
+# allocators (default and expandable_segments), then jobs side by side on a part of the card (bench/growth.sh), in
+# under 260 s on an H200. Exit 0 if all checks passed.
 #
 #   tests/gpu/run_pool.sh [OUTPUT_DIR]     on a machine with a GPU, PyTorch and torchvision
 #
@@ -75,6 +76,16 @@ done
 say "comparison"
 python3 tests/gpu/pool_torch.py compare "$results" | tee "$out/pool-compare.txt"
 check "losses and steady state" [ "${PIPESTATUS[0]}" = 0 ]
+
+# Under a budget, so that all jobs together take little of the card; plain allocations, nothing is computed.
+say "jobs side by side: growing against preallocating"
+if [ -e "$build/bench/bench_growth" ] || cmake --build "$build" --target bench_growth >"$out/build-growth.log" 2>&1; then
+    check "bench/growth" timeout 60 bench/growth.sh "$build" --real --card 16GiB --jobs 1,4 --rounds 1 --seconds 1 \
+        >"$out/growth.txt" 2>&1
+    grep -v '^{' "$out/growth.txt"
+else
+    echo "left out: this build has no benchmarks (BUILD_TESTING)"
+fi
 
 echo
 echo "$passed passed, $failed failed ($SECONDS s)"
