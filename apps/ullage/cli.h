@@ -26,6 +26,7 @@ enum output_format { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
 int cmd_run(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 
 /* "ullage: " and a line on standard error. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

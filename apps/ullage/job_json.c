@@ -6,6 +6,7 @@
 
 #include "devices.h"
 #include "size.h"
+#include "suggest.h"
 
 static void key_string(struct ull_json *json, const char *key, const char *value)
 {
@@ -83,7 +84,8 @@ static void add_device(struct ull_json *json, const struct shown_job *job,
 {
     const struct ull__device_spec *device = &ull__ledger_spec(job->ledger)->devices[d];
     const struct ull__usage *usage = &account->usage[d];
-    uint64_t suggested = report_suggestion(job_needed(job, account, d), device->total_bytes);
+    uint64_t suggested =
+        ull__suggest(job_needed(job, account, d), device->total_bytes, ULL_ROLE_TRAINING);
     const char *source = context_source(job, account->number, d);
     ull__json_object(json);
     key_index(json, "logical", device->logical);
@@ -193,14 +195,6 @@ static void add_outside(struct ull_json *json, const struct shown_job *job)
 
 /* --- refusals ------------------------------------------------------------------------------------- */
 
-/* Up to the next tenth of a GiB, as a person would write the limit. */
-static uint64_t round_up_tenth(uint64_t bytes)
-{
-    const uint64_t gib = 1ull << 30;
-    uint64_t tenths = (uint64_t)(((unsigned __int128)bytes * 10 + gib - 1) / gib);
-    return (uint64_t)((unsigned __int128)tenths * gib / 10);
-}
-
 static void add_refusal(struct ull_json *json, const struct shown_job *job,
                         const struct ull__refusal *refusal)
 {
@@ -208,7 +202,7 @@ static void add_refusal(struct ull_json *json, const struct shown_job *job,
     bool known = refusal->device >= 0 && refusal->device < spec->device_count;
     const struct ull__device_spec *device = known ? &spec->devices[refusal->device] : NULL;
     uint64_t need = refusal->wanted_bytes + (refusal->by_max_request ? 0 : refusal->held_bytes);
-    uint64_t enough = round_up_tenth(need);
+    uint64_t enough = ull__round_up_tenth(need);
     bool possible = need >= refusal->wanted_bytes;
     if (device && device->total_bytes > 0) {
         possible = possible && need <= device->total_bytes;

@@ -40,14 +40,6 @@ void job_json_add(struct ull_json *json, const struct shown_job *job);
  */
 uint64_t job_needed(const struct shown_job *job, const struct ull__account_view *account, int device);
 
-/*
- * What to ask for next time: peak x 1.2 and at least peak + 0.5 GiB, rounded up to 0.1 GiB, never above
- * the card. 0 if nothing was held. Text as for -m ("4.1GiB"; "100%" where tenths do not fit).
- */
-uint64_t report_suggestion(uint64_t peak_bytes, uint64_t total_bytes);
-enum { SUGGESTION_TEXT = 24 };
-const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT]);
-
 /* Devices to show: those the job sees, and others that it used all the same. */
 bool job_shows_device(struct ull__ledger *ledger, int device);
 

@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program and all it starts inside a GPU memory budget"},
     {"ps", cmd_ps, "show jobs, their processes and what they hold"},
+    {"report", cmd_report, "tell what a recorded run did with GPU memory"},
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -72,7 +73,7 @@ static int unknown_command(const char *word)
     if (near[0])
         cli_say("unknown command '%.100s': did you mean %s?", word, near);
     else
-        cli_say("unknown command '%.100s': expected run, ps or replay", word);
+        cli_say("unknown command '%.100s': expected run, ps, report or replay", word);
     fprintf(stderr, "Try 'ullage --help'.\n");
     return EXIT_USAGE;
 }

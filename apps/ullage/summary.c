@@ -5,38 +5,7 @@
 
 #include "job_json.h"
 #include "size.h"
-
-static const uint64_t gib = 1ull << 30;
-
-static uint64_t tenths_to_bytes(uint64_t tenths)
-{
-    return (uint64_t)((unsigned __int128)tenths * gib / 10);
-}
-
-uint64_t report_suggestion(uint64_t peak_bytes, uint64_t total_bytes)
-{
-    if (peak_bytes == 0)
-        return 0;
-    unsigned __int128 share = ((unsigned __int128)peak_bytes * 12 + 9) / 10;
-    unsigned __int128 more = (unsigned __int128)peak_bytes + gib / 2;
-    unsigned __int128 want = share > more ? share : more;
-    uint64_t bytes = tenths_to_bytes((uint64_t)((want * 10 + gib - 1) / gib));
-    if (total_bytes == 0 || bytes <= total_bytes)
-        return bytes;
-    bytes = tenths_to_bytes((uint64_t)((unsigned __int128)total_bytes * 10 / gib));
-    return bytes >= peak_bytes ? bytes : total_bytes;
-}
-
-const char *report_suggestion_text(uint64_t bytes, char buffer[SUGGESTION_TEXT])
-{
-    uint64_t tenths = (uint64_t)(((unsigned __int128)bytes * 10 + gib - 1) / gib);
-    if (tenths_to_bytes(tenths) == bytes)
-        snprintf(buffer, SUGGESTION_TEXT, "%llu.%lluGiB", (unsigned long long)(tenths / 10),
-                 (unsigned long long)(tenths % 10));
-    else
-        snprintf(buffer, SUGGESTION_TEXT, "100%%"); /* only the card's own size is no tenth */
-    return buffer;
-}
+#include "suggest.h"
 
 uint64_t job_needed(const struct shown_job *job, const struct ull__account_view *account, int device)
 {
@@ -125,15 +94,15 @@ static void append_advice(char text[SUMMARY_TEXT], const struct ull__job_spec *s
 {
     bool any = false;
     for (int i = 0; i < count; i++) {
-        char size[SUGGESTION_TEXT];
+        char size[ULL_SUGGEST_TEXT];
         int logical = spec->devices[used[i].device].logical;
         if (used[i].preallocated || (count > 1 && logical < 0))
             continue;
-        uint64_t bytes = report_suggestion(used[i].needed, used[i].total);
+        uint64_t bytes = ull__suggest(used[i].needed, used[i].total, ULL_ROLE_TRAINING);
         append(text, "%s", any ? "," : " · next time -m ");
         if (count > 1)
             append(text, "%d=", logical);
-        append(text, "%s", report_suggestion_text(bytes, size));
+        append(text, "%s", ull__suggest_text(bytes, size));
         /* A program that was stopped short did not show how much it would have taken. */
         if (used[i].needed > used[i].peak && bytes < used[i].total)
             append(text, " or more");

@@ -109,8 +109,7 @@ static struct place *place_of(struct index *index, uint64_t pid, uint64_t began)
             return NULL;
         for (uint32_t i = 0; i < index->capacity; i++)
             if (index->places[i].number)
-                *find_place(&grown, index->places[i].pid, index->places[i].began) =
-                    index->places[i];
+                *find_place(&grown, index->places[i].pid, index->places[i].began) = index->places[i];
         free(index->places);
         *index = grown;
     }
@@ -150,8 +149,8 @@ static struct writer *find_writer(struct load *load, const struct ull__block_hea
     if (place && place->number)
         return load->writers[place->number - 1];
     struct writer *writer = place ? calloc(1, sizeof *writer) : NULL;
-    if (!writer || !room(&load->writers, sizeof *load->writers, load->writer_count,
-                         &load->writer_capacity)) {
+    if (!writer ||
+        !room(&load->writers, sizeof *load->writers, load->writer_count, &load->writer_capacity)) {
         free(writer);
         load->no_memory = true;
         return NULL;
@@ -174,14 +173,12 @@ static uint32_t new_process(struct load *load, const struct ull__history_process
                                .process = (uint16_t)number,
                                .kind = ULL_EVENT_START,
                                .device = ULL_EVENT_NO_DEVICE};
-    if (number == UINT32_MAX ||
-        !room(&load->ends, sizeof *load->ends, number, &load->end_capacity) ||
+    if (number == UINT32_MAX || !room(&load->ends, sizeof *load->ends, number, &load->end_capacity) ||
         !ull__history_add(load->history, &event)) {
         load->no_memory = true;
         return UNKNOWN;
     }
-    load->ends[number] =
-        (struct end){.exit_code = -1, .start = load->history->event_count - 1};
+    load->ends[number] = (struct end){.exit_code = -1, .start = load->history->event_count - 1};
     return number;
 }
 
@@ -204,7 +201,8 @@ static uint32_t find_person(struct load *load, uint32_t pid, uint64_t start_tick
 static void superseded(struct load *load, uint32_t number, uint64_t when)
 {
     if (load->ends[number].own_ns == 0)
-        load->ends[number].own_ns = when > load->ends[number].last_ns ? when : load->ends[number].last_ns;
+        load->ends[number].own_ns =
+            when > load->ends[number].last_ns ? when : load->ends[number].last_ns;
 }
 
 static bool define_process(struct load *load, struct writer *writer, struct ull__cursor *body)
@@ -295,8 +293,7 @@ static bool define_stack(struct load *load, struct writer *writer, struct ull__c
         if (body->failed || frames[i].function == UNKNOWN || frames[i].file == UNKNOWN)
             return false;
     }
-    return define(load, &writer->stacks, number,
-                  ull__history_stack(load->history, frames, count));
+    return define(load, &writer->stacks, number, ull__history_stack(load->history, frames, count));
 }
 
 /* Where a device is told of more than once, the first who tells counts: the job's own supervisor. */
@@ -393,8 +390,9 @@ static void take_end(struct load *load, const struct writer *writer, const struc
 
 static bool take_event(struct load *load, struct writer *writer, struct ull__event *event)
 {
-    uint32_t device = event->device == ULL_EVENT_NO_DEVICE ? ULL_EVENT_NO_DEVICE
-                                                           : look_up(&writer->devices, event->device);
+    uint32_t device = event->device == ULL_EVENT_NO_DEVICE
+                          ? ULL_EVENT_NO_DEVICE
+                          : look_up(&writer->devices, event->device);
     uint32_t process = process_of(load, writer, event->process);
     uint32_t stack = look_up(&writer->stacks, event->stack);
     uint32_t tag = look_up(&writer->texts, event->tag);
@@ -423,8 +421,8 @@ static bool take_event(struct load *load, struct writer *writer, struct ull__eve
 
 /* --- blocks --------------------------------------------------------------------------------------------------- */
 
-static ull_status bad(const struct load *load, const struct ull__block_view *block, const char *what,
-                      struct ull_error *err)
+static ull_status bad(const struct load *load, const struct ull__block_view *block,
+                      const char *what, struct ull_error *err)
 {
     if (load->no_memory)
         return ull__fail(err, ULL_E_SYSTEM, "no memory for the %zu events of the record",
@@ -437,8 +435,7 @@ static ull_status take_block(struct load *load, const struct ull__block_view *bl
                              struct ull_error *err)
 {
     struct writer *writer = find_writer(load, &block->head);
-    struct ull__cursor payload = {.at = block->payload,
-                                  .end = block->payload + block->head.payload};
+    struct ull__cursor payload = {.at = block->payload, .end = block->payload + block->head.payload};
     struct ull__deltas last = {.time_ns = block->head.base};
     struct ull__event event;
     struct ull__item item;

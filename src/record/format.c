@@ -238,8 +238,7 @@ static uint8_t what_differs(const struct ull__event *event, const struct ull__de
 {
     return (uint8_t)((event->thread != last->thread ? HAS_THREAD : 0) |
                      (event->stream != last->stream ? HAS_STREAM : 0) |
-                     (event->device != last->device || event->class != last->class ? HAS_DEVICE
-                                                                                   : 0) |
+                     (event->device != last->device || event->class != last->class ? HAS_DEVICE : 0) |
                      (event->process != last->process ? HAS_PROCESS : 0) |
                      (event->result ? HAS_RESULT : 0) | (event->wait ? HAS_WAIT : 0) |
                      (event->stack ? HAS_STACK : 0) | (event->tag ? HAS_TAG : 0));

@@ -81,10 +81,11 @@ static ull_status check_beginning(struct ull__reader *reader, const char *path, 
                          at[known > 3 ? 3 : 0]);
     unsigned int version = reader->end < 10 ? ULL_RECORD_VERSION : (unsigned)(at[8] | at[9] << 8);
     if (version > ULL_RECORD_VERSION)
-        return ull__fail(err, ULL_E_FORMAT,
-                         "'%.300s' is a record in format %u, and this ullage reads formats up to %d: "
-                         "use the version that wrote it, or a newer one",
-                         path, version, ULL_RECORD_VERSION);
+        return ull__fail(
+            err, ULL_E_FORMAT,
+            "'%.300s' is a record in format %u, and this ullage reads formats up to %d: "
+            "use the version that wrote it, or a newer one",
+            path, version, ULL_RECORD_VERSION);
     return ULL_OK;
 }
 
@@ -129,8 +130,8 @@ static size_t next_head(const struct ull__reader *reader, size_t most)
     size_t have = reader->end - reader->begin;
     struct ull__block_head head;
     for (size_t at = 1; at <= most && at + ULL_BLOCK_HEAD <= have; at++) {
-        const uint8_t *found = memchr(from + at, (unsigned char)ULL_RECORD_MAGIC[0],
-                                      have - ULL_BLOCK_HEAD + 1 - at);
+        const uint8_t *found =
+            memchr(from + at, (unsigned char)ULL_RECORD_MAGIC[0], have - ULL_BLOCK_HEAD + 1 - at);
         if (!found)
             return 0;
         at = (size_t)(found - from);
@@ -149,10 +150,11 @@ static bool all_zero(const uint8_t *at, size_t size)
 
 static ull_status damaged(const struct ull__reader *reader, struct ull_error *err)
 {
-    return ull__fail(err, ULL_E_FORMAT,
-                     "the record is damaged at offset %llu: the bytes there are no block of ullage's, "
-                     "and none that was cut off",
-                     (unsigned long long)reader->offset);
+    return ull__fail(
+        err, ULL_E_FORMAT,
+        "the record is damaged at offset %llu: the bytes there are no block of ullage's, "
+        "and none that was cut off",
+        (unsigned long long)reader->offset);
 }
 
 /* No whole block is here. `most`: how long a block here might be; 0: no head can be read. */
@@ -194,8 +196,7 @@ ull_status ull__reader_next(struct ull__reader *reader, struct ull__block_view *
                 return damaged(reader, err);
             whole = ULL_BLOCK_HEAD + head.payload;
         }
-        if (whole && whole <= have &&
-            ull__crc(0, at + ULL_BLOCK_HEAD, head.payload) == head.check) {
+        if (whole && whole <= have && ull__crc(0, at + ULL_BLOCK_HEAD, head.payload) == head.check) {
             *block = (struct ull__block_view){
                 .offset = reader->offset, .head = head, .payload = at + ULL_BLOCK_HEAD};
             step(reader, whole);

@@ -64,7 +64,7 @@ static bool look_at(int fd, uint64_t *device, uint64_t *inode, unsigned int *typ
 
 static ull_status fail_errno(struct ull_error *err, int error, const char *what, const char *path)
 {
-    ull_status status = error == ENOENT || error == ENOTDIR ? ULL_E_NOT_FOUND
+    ull_status status = error == ENOENT || error == ENOTDIR                   ? ULL_E_NOT_FOUND
                         : error == EACCES || error == EPERM || error == EROFS ? ULL_E_PERMISSION
                                                                               : ULL_E_SYSTEM;
     return ull__fail(err, status, "cannot %s the record '%.300s': %s", what, path, strerror(error));
@@ -93,10 +93,11 @@ static ull_status may_replace(const char *path, struct ull_error *err)
     int record = known && type == S_IFREG ? looks_like_a_record(fd) : -1;
     close(fd);
     if (!known || type != S_IFREG)
-        return ull__fail(err, ULL_E_INVALID,
-                         "'%.300s' is %s: a record must be an ordinary file, which several processes "
-                         "append to",
-                         path, type == S_IFDIR ? "a folder" : "no ordinary file");
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "'%.300s' is %s: a record must be an ordinary file, which several processes "
+            "append to",
+            path, type == S_IFDIR ? "a folder" : "no ordinary file");
     if (record < 0)
         return ull__fail(err, ULL_E_INVALID,
                          "'%.300s' is there already and is no record; give another name, or remove "
@@ -158,8 +159,7 @@ static bool same_file(const struct ull__writer *writer, int fd)
 {
     uint64_t device, inode;
     unsigned int type;
-    return look_at(fd, &device, &inode, &type) && device == writer->device &&
-           inode == writer->inode;
+    return look_at(fd, &device, &inode, &type) && device == writer->device && inode == writer->inode;
 }
 
 static ull_status open_file(struct ull__writer *writer, const char *id, struct ull_error *err)
@@ -185,8 +185,8 @@ ull_status ull__writer_open(const char *path, const char *id, struct ull__writer
     size_t length = strlen(path);
     if (length >= ULL_RECORD_PATH)
         return ull__fail(err, ULL_E_INVALID, "the path of the record is too long");
-    struct ull__writer *writer = mmap(NULL, sizeof *writer, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct ull__writer *writer =
+        mmap(NULL, sizeof *writer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (writer == MAP_FAILED)
         return ull__fail(err, ULL_E_SYSTEM, "no memory to record into");
     memcpy(writer->path, path, length + 1);

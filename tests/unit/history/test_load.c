@@ -43,22 +43,19 @@ static int fresh(void **state)
 
 static void device(struct ull__writer *writer, const char *uuid, uint64_t budget)
 {
-    ull__writer_device(writer, &(struct ull__record_device){.uuid = uuid,
-                                                            .name = "Card",
-                                                            .logical = 0,
-                                                            .physical = -1,
-                                                            .budget_bytes = budget});
+    ull__writer_device(
+        writer,
+        &(struct ull__record_device){
+            .uuid = uuid, .name = "Card", .logical = 0, .physical = -1, .budget_bytes = budget});
 }
 
 static void process(struct ull__writer *writer, uint32_t number, uint32_t pid, uint64_t ticks,
                     uint64_t begin_ns, const char *name)
 {
-    ull__writer_process(writer, number,
-                        &(struct ull__record_process){.pid = pid,
-                                                      .parent = 1,
-                                                      .start_ticks = ticks,
-                                                      .begin_ns = begin_ns,
-                                                      .name = name});
+    ull__writer_process(
+        writer, number,
+        &(struct ull__record_process){
+            .pid = pid, .parent = 1, .start_ticks = ticks, .begin_ns = begin_ns, .name = name});
 }
 
 static void event(struct ull__writer *writer, int kind, uint64_t time_ns, uint16_t of, uint8_t on,
@@ -172,8 +169,7 @@ static void an_exec_is_a_new_process(void **state)
     assert_null(find(history, ULL_EVENT_HOST, 0));
     assert_int_equal(find(history, ULL_EVENT_END, 1)->result, 3);
     assert_int_equal(find(history, ULL_EVENT_END, 0)->time_ns, history->processes[0].end_ns);
-    assert_int_equal(find(history, ULL_EVENT_START, 0)->time_ns,
-                     history->processes[0].begin_ns);
+    assert_int_equal(find(history, ULL_EVENT_START, 0)->time_ns, history->processes[0].begin_ns);
     ull__history_destroy(history);
 }
 

@@ -296,9 +296,8 @@ static void in_child(const char *path)
     if (ull__writer_open(path, NULL, &writer, NULL) != ULL_OK)
         _exit(1);
     for (uint64_t i = 0; i < 100000; i++)
-        ull__writer_event(writer, &(struct ull__event){.time_ns = i * i,
-                                                       .kind = ULL_EVENT_ALLOC,
-                                                       .size = i});
+        ull__writer_event(
+            writer, &(struct ull__event){.time_ns = i * i, .kind = ULL_EVENT_ALLOC, .size = i});
     for (int i = 0; i < 3000; i++) {
         char text[32];
         snprintf(text, sizeof text, "text number %d", i);

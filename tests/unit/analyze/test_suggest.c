@@ -1,12 +1,12 @@
-/* test_summary.c: what to ask for next time. */
+/* test_suggest.c: what to ask for next time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
-#include "job_json.h"
 #include "size.h"
+#include "suggest.h"
 
 #define GIB (1ull << 30)
 
@@ -26,12 +26,12 @@ static void suggests_a_fifth_more(void **state)
         {50ull << 20, 60ull << 20, "100%"},
         {40 * GIB, 0, "48.0GiB"},
     };
-    char text[SUGGESTION_TEXT];
+    char text[ULL_SUGGEST_TEXT];
     (void)state;
-    assert_int_equal(report_suggestion(0, GIB), 0);
+    assert_int_equal(ull__suggest(0, GIB, ULL_ROLE_TRAINING), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t bytes = report_suggestion(cases[i].peak, cases[i].total);
-        assert_string_equal(report_suggestion_text(bytes, text), cases[i].text);
+        uint64_t bytes = ull__suggest(cases[i].peak, cases[i].total, ULL_ROLE_TRAINING);
+        assert_string_equal(ull__suggest_text(bytes, text), cases[i].text);
         assert_true(bytes >= cases[i].peak);
         assert_true(cases[i].total == 0 || bytes <= cases[i].total);
     }
@@ -40,11 +40,11 @@ static void suggests_a_fifth_more(void **state)
 /* The text given to -m must mean the bytes that the report says. */
 static void text_and_bytes_agree(void **state)
 {
-    char text[SUGGESTION_TEXT];
+    char text[ULL_SUGGEST_TEXT];
     (void)state;
     for (uint64_t peak = 1; peak < 200 * GIB; peak += 123456789) {
-        uint64_t bytes = report_suggestion(peak, 0), read;
-        assert_int_equal(ull__size_parse(report_suggestion_text(bytes, text), &read, NULL), ULL_OK);
+        uint64_t bytes = ull__suggest(peak, 0, ULL_ROLE_TRAINING), read;
+        assert_int_equal(ull__size_parse(ull__suggest_text(bytes, text), &read, NULL), ULL_OK);
         assert_int_equal(read, bytes);
     }
 }
