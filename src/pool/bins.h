@@ -1,11 +1,11 @@
 /*
  * bins.h: free chunks by size, for best fit with the lowest address on ties.
  *
- * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 16 equal steps within it, with a
+ * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 128 equal steps within it, with a
  * bit a bin, so that the next bin that has anything is found in constant time. Where TLSF takes
- * any chunk of the next bin, a bin here is a treap by (size, address), so the fit is exact: bins are
- * at most 6 % wide, so few chunks share one and the search within it is short. Below 4 KiB a bin has
- * one size. The priority of a treap's node is a hash of where the node is; it costs no memory.
+ * any chunk of the next bin, a bin here is a treap by (size, address), so the fit is exact. Bins are at
+ * most 0.8 % wide, and below 32 KiB have one size, so most have one chunk or none: then nothing is searched.
+ * The priority of a treap's node is a hash of where the node is; it costs no memory.
  */
 #ifndef ULLAGE_BINS_H
 #define ULLAGE_BINS_H
@@ -16,22 +16,29 @@
 
 #include "chunk.h"
 
-enum { ULL_UNIT_SHIFT = 8, ULL_UNIT = 1 << ULL_UNIT_SHIFT, ULL_BINS = 704 };
+enum {
+    ULL_UNIT_SHIFT = 8,
+    ULL_UNIT = 1 << ULL_UNIT_SHIFT,
+    ULL_STEP_SHIFT = 7,
+    ULL_STEPS = 1 << ULL_STEP_SHIFT,
+    ULL_BINS = 4096
+};
 
 struct ull__bins {
-    uint32_t words; /* bit w: bits[w] is not 0 */
+    uint64_t words; /* bit w: bits[w] is not 0 */
     uint64_t bits[ULL_BINS / 64];
     struct ull__chunk *root[ULL_BINS];
 };
 
-/* Any size of at least one unit. */
+/* Any size of at least one unit; those from 2^46 bytes on share the last bin. */
 static inline unsigned int ull__bin_of(uint64_t size)
 {
     uint64_t units = size >> ULL_UNIT_SHIFT;
-    if (units < 16)
+    if (units < ULL_STEPS)
         return (unsigned int)units;
-    unsigned int log = 63 - (unsigned int)__builtin_clzll(units);
-    return (log - 3) * 16 + (unsigned int)((units >> (log - 4)) & 15);
+    unsigned int above = 63 - ULL_STEP_SHIFT - (unsigned int)__builtin_clzll(units);
+    uint64_t bin = above * (uint64_t)ULL_STEPS + (units >> above);
+    return bin < ULL_BINS ? (unsigned int)bin : ULL_BINS - 1;
 }
 
 static inline bool ull__chunk_before(uint64_t size, uint64_t address, const struct ull__chunk *c)
@@ -44,13 +51,28 @@ static inline uint32_t ull__priority(const struct ull__chunk *c)
     return (uint32_t)(((uintptr_t)c >> 6) * 0x9e3779b1u);
 }
 
+static inline void ull__bins_set(struct ull__bins *bins, unsigned int bin)
+{
+    bins->bits[bin / 64] |= (uint64_t)1 << (bin % 64);
+    bins->words |= (uint64_t)1 << (bin / 64);
+}
+
+static inline void ull__bins_clear(struct ull__bins *bins, unsigned int bin)
+{
+    bins->root[bin] = NULL;
+    if (!(bins->bits[bin / 64] &= ~((uint64_t)1 << (bin % 64))))
+        bins->words &= ~((uint64_t)1 << (bin / 64));
+}
+
 static inline void ull__bins_insert(struct ull__bins *bins, struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
     if (!*at) {
-        bins->bits[bin / 64] |= (uint64_t)1 << (bin % 64);
-        bins->words |= (uint32_t)1 << (bin / 64);
+        *at = c;
+        c->u.free.left = c->u.free.right = NULL;
+        ull__bins_set(bins, bin);
+        return;
     }
     uint32_t priority = ull__priority(c);
     while (*at && ull__priority(*at) >= priority)
@@ -75,9 +97,13 @@ static inline void ull__bins_remove(struct ull__bins *bins, struct ull__chunk *c
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
+    struct ull__chunk *a = c->u.free.left, *b = c->u.free.right;
+    if (*at == c && !a && !b) {
+        ull__bins_clear(bins, bin);
+        return;
+    }
     while (*at != c)
         at = ull__chunk_before(c->size, c->address, *at) ? &(*at)->u.free.left : &(*at)->u.free.right;
-    struct ull__chunk *a = c->u.free.left, *b = c->u.free.right;
     while (a && b) {
         if (ull__priority(a) >= ull__priority(b)) {
             *at = a;
@@ -90,11 +116,6 @@ static inline void ull__bins_remove(struct ull__bins *bins, struct ull__chunk *c
         }
     }
     *at = a ? a : b;
-    if (!bins->root[bin]) {
-        bins->bits[bin / 64] &= ~((uint64_t)1 << (bin % 64));
-        if (!bins->bits[bin / 64])
-            bins->words &= ~((uint32_t)1 << (bin / 64));
-    }
 }
 
 /* The first bin from `bin` on that has a chunk, or ULL_BINS. */
@@ -105,11 +126,26 @@ static inline unsigned int ull__bins_next(const struct ull__bins *bins, unsigned
     uint64_t here = bins->bits[bin / 64] >> (bin % 64);
     if (here)
         return bin + (unsigned int)__builtin_ctzll(here);
-    uint32_t words = bins->words & ~(((uint32_t)2 << (bin / 64)) - 1);
+    uint64_t words = bins->words & ~(((uint64_t)2 << (bin / 64)) - 1);
     if (!words)
         return ULL_BINS;
-    unsigned int word = (unsigned int)__builtin_ctz(words);
+    unsigned int word = (unsigned int)__builtin_ctzll(words);
     return word * 64 + (unsigned int)__builtin_ctzll(bins->bits[word]);
+}
+
+/* The last bin before `bin` that has a chunk, or ULL_BINS. */
+static inline unsigned int ull__bins_before(const struct ull__bins *bins, unsigned int bin)
+{
+    uint64_t here = bin % 64 ? bins->bits[bin / 64] & (((uint64_t)1 << (bin % 64)) - 1) : 0;
+    unsigned int word = bin / 64;
+    if (!here) {
+        uint64_t words = word < 64 ? bins->words & (((uint64_t)1 << word) - 1) : bins->words;
+        if (!words)
+            return ULL_BINS;
+        word = 63 - (unsigned int)__builtin_clzll(words);
+        here = bins->bits[word];
+    }
+    return word * 64 + 63 - (unsigned int)__builtin_clzll(here);
 }
 
 /* The smallest chunk of at least (size, address) in that order, or NULL. */

@@ -35,13 +35,6 @@ static uint64_t align_up(uint64_t address, uint64_t alignment)
     return (address + alignment - 1) & ~(alignment - 1);
 }
 
-bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
-{
-    /* A view may be cut at each of its slots, and home at each of those; then some for the request. */
-    uint64_t views = pool->mapped + further_mappings - pool->held;
-    return ull__chunks_ensure(pool, 3 * views + 16);
-}
-
 /* Does the page wait for the lane? */
 static bool is_of_lane(const struct ull_pool *pool, uint32_t home)
 {
@@ -92,10 +85,19 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
     unsigned int least = ull__bin_of(pool->page_bytes);
     const struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[ULL_HOME];
     const struct ull__bins *own = pool->lanes[lane].bins[ULL_HOME];
-    for (unsigned int bin = ULL_BINS; bin-- > least && g.count < enough;) {
-        gather_treap(pool, clean->root[bin], enough, &g);
-        if (own != clean)
-            gather_treap(pool, own->root[bin], enough, &g);
+    unsigned int a = ull__bins_before(clean, ULL_BINS);
+    unsigned int b = own == clean ? ULL_BINS : ull__bins_before(own, ULL_BINS);
+    while (g.count < enough) {
+        bool has_a = a < ULL_BINS && a >= least, has_b = b < ULL_BINS && b >= least;
+        if (!has_a && !has_b)
+            break;
+        if (has_a && (!has_b || a >= b)) {
+            gather_treap(pool, clean->root[a], enough, &g);
+            a = ull__bins_before(clean, a);
+        } else {
+            gather_treap(pool, own->root[b], enough, &g);
+            b = ull__bins_before(own, b);
+        }
     }
     return g;
 }

@@ -80,11 +80,7 @@ uint64_t ull__largest_free(const struct ull_pool *pool)
     for (uint32_t i = 0; i < pool->lane_count; i++) {
         for (int r = 0; r < ULL_TIERS; r++) {
             const struct ull__bins *bins = pool->lanes[i].bins[r];
-            unsigned int last = ULL_BINS;
-            for (unsigned int w = ULL_BINS / 64; w-- > 0 && last == ULL_BINS;) {
-                if (bins->bits[w])
-                    last = w * 64 + 63 - (unsigned int)__builtin_clzll(bins->bits[w]);
-            }
+            unsigned int last = ull__bins_before(bins, ULL_BINS);
             if (last == ULL_BINS)
                 continue;
             const struct ull__chunk *c = bins->root[last];

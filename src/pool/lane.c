@@ -77,9 +77,6 @@ static bool is_stream(const struct ull__lane *lane)
 
 uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream)
 {
-    const struct ull__lane *last = &pool->lanes[pool->last_lane];
-    if (pool->last_lane != ULL_CLEAN && last->stream == stream && is_stream(last) && !last->over)
-        return (uint16_t)pool->last_lane;
     for (uint32_t i = 1; i < pool->lane_count; i++) {
         const struct ull__lane *lane = &pool->lanes[i];
         if (lane->stream == stream && is_stream(lane) && !lane->over) {
@@ -90,7 +87,7 @@ uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream)
     return ull__lane_new(pool, stream, 0);
 }
 
-uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing)
+uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing)
 {
     uint16_t index = ull__lane_of(pool, stream);
     struct ull__lane *lane = &pool->lanes[index];
@@ -294,10 +291,7 @@ static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned in
         rest = c;
         c = next;
     }
-    bins->root[bin] = NULL;
-    bins->bits[bin / 64] &= ~((uint64_t)1 << (bin % 64));
-    if (!bins->bits[bin / 64])
-        bins->words &= ~((uint32_t)1 << (bin / 64));
+    ull__bins_clear(bins, bin);
     while (rest) {
         c = rest;
         rest = c->u.free.right;

@@ -96,11 +96,6 @@ struct ull__slotset {
     unsigned int levels;
 };
 
-struct ull__entry {
-    uint64_t address; /* 0: empty */
-    struct ull__chunk *chunk;
-};
-
 enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 128 };
 
 struct ull_pool {
@@ -141,9 +136,9 @@ struct ull_pool {
     struct ull__chunk *spare; /* linked by next */
     uint64_t chunk_count, chunk_capacity;
     struct ull__slab *slabs;
-    struct ull__entry *table;
+    uint64_t *table; /* a chunk in use by a hash of its address, see table.c; 0: empty */
     uint64_t table_count, table_capacity;
-    unsigned int table_shift;
+    unsigned int table_bits;
 
     /* Order. */
     struct ull__lane *lanes;
@@ -204,7 +199,11 @@ struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
 void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
 void ull__chunks_finish(struct ull_pool *pool);
 /* Room for one further entry. */
-bool ull__table_ensure(struct ull_pool *pool);
+bool ull__table_grow(struct ull_pool *pool);
+static inline bool ull__table_ensure(struct ull_pool *pool)
+{
+    return (pool->table_count + 1) * 2 <= pool->table_capacity || ull__table_grow(pool);
+}
 void ull__table_add(struct ull_pool *pool, struct ull__chunk *c);
 struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address);
 struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address);
@@ -250,7 +249,15 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
 /* The lane of the stream itself, made if need be; 0 if the host has no memory. */
 uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
 /* The lane that requests on the stream belong to now: a graph's while it is captured. 0 as above. */
-uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing);
+uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing);
+static inline uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing)
+{
+    const struct ull__lane *last = &pool->lanes[pool->last_lane];
+    if (!capturing && pool->last_lane != ULL_CLEAN && last->stream == stream && last->exists &&
+        last->graph == 0 && last->graph_lane == 0 && !last->over)
+        return (uint16_t)pool->last_lane;
+    return ull__lane_find(pool, stream, capturing);
+}
 /* May the two be one chunk? With one stream ever, what nothing waits for may wait for it. */
 static inline bool ull__lanes_join(const struct ull_pool *pool, uint16_t a, uint16_t b)
 {
@@ -305,7 +312,13 @@ struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t 
 /* Adds `count` new pages to home. */
 ull_status ull__commit(struct ull_pool *pool, uint64_t count);
 /* Host memory for cutting at every mapping. */
-bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings);
+static inline bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
+{
+    /* A view may be cut at each of its slots, and home at each of those; then some for the request. */
+    uint64_t views = pool->mapped + further_mappings - pool->held;
+    return pool->chunk_capacity - pool->chunk_count >= 3 * views + 16 ||
+           ull__chunks_ensure(pool, 3 * views + 16);
+}
 
 /* --- pages.c: pages, and where they are mapped --------------------------------------------------- */
 

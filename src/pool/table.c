@@ -61,34 +61,64 @@ void ull__chunks_finish(struct ull_pool *pool)
 
 /* --- by address ------------------------------------------------------------------------------------ */
 
-static uint64_t home_of(const struct ull_pool *pool, uint64_t address)
+/*
+ * An entry is the chunk's address on the host, of which the upper 16 bits and the lower 6 are always 0, with
+ * the upper 22 bits of the hash in their place. So a look at an entry tells whether it can be the one,
+ * and where it belongs, without a look at the chunk.
+ */
+enum { LOW_BITS = 6, HIGH_SHIFT = 48, TAG_BITS = 64 - HIGH_SHIFT + LOW_BITS };
+#define TAG_MASK (UINT64_MAX << HIGH_SHIFT | (((uint64_t)1 << LOW_BITS) - 1))
+
+static uint64_t hash_of(uint64_t address)
 {
-    return ((address >> ULL_UNIT_SHIFT) * 0x9e3779b97f4a7c15ull) >> pool->table_shift;
+    return (address >> ULL_UNIT_SHIFT) * 0x9e3779b97f4a7c15ull;
 }
 
-static void enter(struct ull_pool *pool, struct ull__entry entry)
+/* The upper bits of the hash where an entry has them: 16 above, then 6 below. */
+static uint64_t tag_of(uint64_t hash)
 {
-    uint64_t at = home_of(pool, entry.address);
-    while (pool->table[at].address)
+    return (hash & UINT64_MAX << HIGH_SHIFT) |
+           (hash >> (HIGH_SHIFT - LOW_BITS) & (((uint64_t)1 << LOW_BITS) - 1));
+}
+
+static struct ull__chunk *chunk_of(uint64_t entry)
+{
+    return (struct ull__chunk *)(uintptr_t)(entry & ~TAG_MASK); // NOLINT(performance-no-int-to-ptr)
+}
+
+static uint64_t home_of_hash(const struct ull_pool *pool, uint64_t hash)
+{
+    return hash >> (64 - pool->table_bits);
+}
+
+static uint64_t home_of_entry(const struct ull_pool *pool, uint64_t entry)
+{
+    if (pool->table_bits > TAG_BITS)
+        return home_of_hash(pool, hash_of(chunk_of(entry)->address));
+    uint64_t low = entry & (((uint64_t)1 << LOW_BITS) - 1);
+    return ((entry >> HIGH_SHIFT) << LOW_BITS | low) >> (TAG_BITS - pool->table_bits);
+}
+
+static void enter(struct ull_pool *pool, uint64_t entry, uint64_t at)
+{
+    while (pool->table[at])
         at = (at + 1) & (pool->table_capacity - 1);
     pool->table[at] = entry;
 }
 
-bool ull__table_ensure(struct ull_pool *pool)
+bool ull__table_grow(struct ull_pool *pool)
 {
-    if ((pool->table_count + 1) * 2 <= pool->table_capacity)
-        return true;
-    uint64_t old_capacity = pool->table_capacity;
+    uint64_t old_capacity = pool->table_capacity, *old = pool->table;
     uint64_t capacity = old_capacity ? old_capacity * 2 : (uint64_t)1 << FIRST_TABLE_SHIFT;
-    struct ull__entry *old = pool->table, *table = calloc(capacity, sizeof *table);
+    uint64_t *table = calloc(capacity, sizeof *table);
     if (!table)
         return false;
     pool->table = table;
     pool->table_capacity = capacity;
-    pool->table_shift = 64 - (unsigned int)__builtin_ctzll(capacity);
+    pool->table_bits = (unsigned int)__builtin_ctzll(capacity);
     for (uint64_t i = 0; i < old_capacity; i++) {
-        if (old[i].address)
-            enter(pool, old[i]);
+        if (old[i])
+            enter(pool, old[i], home_of_entry(pool, old[i]));
     }
     free(old);
     return true;
@@ -96,44 +126,43 @@ bool ull__table_ensure(struct ull_pool *pool)
 
 void ull__table_add(struct ull_pool *pool, struct ull__chunk *c)
 {
-    enter(pool, (struct ull__entry){.address = c->address, .chunk = c});
+    uint64_t hash = hash_of(c->address);
+    enter(pool, (uint64_t)(uintptr_t)c | tag_of(hash), home_of_hash(pool, hash));
     pool->table_count++;
 }
 
-/* Where the address is in the table, or an empty place. Address 0 is never in it. */
+/* Where the address is in the table, or an empty place. */
 static uint64_t place_of(const struct ull_pool *pool, uint64_t address)
 {
-    uint64_t at = home_of(pool, address);
-    while (pool->table[at].address && pool->table[at].address != address)
+    uint64_t hash = hash_of(address), tag = tag_of(hash), at = home_of_hash(pool, hash), entry;
+    while ((entry = pool->table[at]) != 0) {
+        if ((entry & TAG_MASK) == tag && chunk_of(entry)->address == address)
+            break;
         at = (at + 1) & (pool->table_capacity - 1);
+    }
     return at;
 }
 
 struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address)
 {
-    if (!address)
-        return NULL;
-    uint64_t at = place_of(pool, address);
-    return pool->table[at].address ? pool->table[at].chunk : NULL;
+    return chunk_of(pool->table[place_of(pool, address)]);
 }
 
 struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address)
 {
-    if (!address)
+    uint64_t mask = pool->table_capacity - 1, hole = place_of(pool, address), entry;
+    struct ull__chunk *c = chunk_of(pool->table[hole]);
+    if (!c)
         return NULL;
-    uint64_t mask = pool->table_capacity - 1, hole = place_of(pool, address);
-    if (!pool->table[hole].address)
-        return NULL;
-    struct ull__chunk *c = pool->table[hole].chunk;
-    for (uint64_t at = (hole + 1) & mask; pool->table[at].address; at = (at + 1) & mask) {
+    for (uint64_t at = (hole + 1) & mask; (entry = pool->table[at]) != 0; at = (at + 1) & mask) {
         /* An entry may move back to the hole unless its home lies behind the hole. */
-        uint64_t home = home_of(pool, pool->table[at].address);
+        uint64_t home = home_of_entry(pool, entry);
         if (((at - home) & mask) >= ((at - hole) & mask)) {
-            pool->table[hole] = pool->table[at];
+            pool->table[hole] = entry;
             hole = at;
         }
     }
-    pool->table[hole].address = 0;
+    pool->table[hole] = 0;
     pool->table_count--;
     return c;
 }
