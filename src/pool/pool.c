@@ -53,17 +53,19 @@ static struct ull__chunk *find_aligned(const struct ull__bins *bins, const struc
     return c ? ull__bins_find(bins, ask->size + ask->alignment - ULL_UNIT, 0) : NULL;
 }
 
-static struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t lane, unsigned int tier,
-                                  const struct ask *ask)
+static inline struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t lane,
+                                         unsigned int tier, const struct ask *ask)
 {
     const struct ull__bins *bins = pool->lanes[lane].bins[tier];
+    if (!bins->words)
+        return NULL;
     if (ask->alignment == ULL_UNIT)
         return ull__bins_find(bins, ask->size, 0);
     return find_aligned(bins, ask);
 }
 
-static struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned int tier,
-                                    const struct ask *ask)
+static inline struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned int tier,
+                                           const struct ask *ask)
 {
     struct ull__chunk *own = find_in(pool, ask->lane, tier, ask);
     struct ull__chunk *clean = find_in(pool, ULL_CLEAN, tier, ask);
@@ -75,10 +77,8 @@ static struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned int ti
 /* At home first; then in what requests that were served through views left over. */
 static struct ull__chunk *find(const struct ull_pool *pool, const struct ask *ask)
 {
-    if (ask->small)
-        return find_tier(pool, ULL_SMALL, ask);
-    struct ull__chunk *c = find_tier(pool, ULL_HOME, ask);
-    return c ? c : find_tier(pool, ULL_VIEW, ask);
+    struct ull__chunk *c = find_tier(pool, ask->small ? ULL_SMALL : ULL_HOME, ask);
+    return c || ask->small ? c : find_tier(pool, ULL_VIEW, ask);
 }
 
 /* Gives back what is above a limit that was lowered. */
@@ -133,15 +133,14 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
         c->lane = ask->lane;
         pool->lanes[ask->lane].live++;
     }
-    uint32_t range = pool->range_of[ull__slot_down(pool, c->address)];
-    if (range > ULL_SMALL)
-        ull__range_used(pool, range);
+    if (c->tier == ULL_VIEW)
+        ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
     ull__table_add(pool, c);
     ull__count_allocation(pool, c->size, requested);
     return (void *)(uintptr_t)c->address;
 }
 
-static bool host_memory(struct ull_pool *pool)
+static inline bool host_memory(struct ull_pool *pool)
 {
     return ull__table_ensure(pool) && ull__host_memory(pool, 0);
 }
@@ -160,6 +159,28 @@ static bool wait_for_frees(struct ull_pool *pool, const struct ask *ask, uint64_
     return ull__lanes_want(pool, (uint16_t)-1) || ull__lanes_wait(pool, (uint16_t)-1, timeout_ns);
 }
 
+/* For a request that finds nothing free where it looks first. */
+__attribute__((noinline)) static struct ull__chunk *
+search(struct ull_pool *pool, const struct ask *ask, struct ull__shortage *shortage)
+{
+    if (ask->lane == 0 || ask->size > pool->total_pages << pool->page_shift ||
+        ask->alignment > (uint64_t)pool->slot_count << pool->page_shift || !host_memory(pool))
+        return NULL;
+    struct ull__chunk *c = find_more(pool, ask, shortage);
+    uint64_t waited = 0;
+    while (!c && waited < pool->options.wait_ns) {
+        uint64_t from = ull__now(pool);
+        if (!wait_for_frees(pool, ask, pool->options.wait_ns - waited))
+            break;
+        waited += ull__now(pool) - from;
+        if (!host_memory(pool))
+            break;
+        c = pool->held <= pool->limit_pages ? find(pool, ask) : NULL;
+        c = c ? c : find_more(pool, ask, shortage);
+    }
+    return c;
+}
+
 static ull_status allocate(struct ull_pool *pool, const struct ull_request *request,
                            uint64_t alignment, struct ull_refusal *refusal, void **address)
 {
@@ -167,42 +188,31 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
                       .alignment = alignment,
                       .small = request->bytes <= pool->options.small_bytes &&
                                request->bytes <= pool->page_bytes && alignment <= pool->page_bytes};
+    if (ask.size < request->bytes)
+        ask.size = UINT64_MAX - ULL_UNIT + 1; /* more than there is */
     bool capturing = pool->device->ops->capturing(pool->device, request->stream);
     ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ask.lane = ull__lane_now(pool, request->stream, capturing);
     struct ull__chunk *c = NULL;
-    struct ull__shortage shortage = {.needed = ull__pages_for(pool, request->bytes)};
     bool slow = false;
-    if (ask.lane != 0 && request->bytes <= pool->total_pages << pool->page_shift &&
-        alignment <= (uint64_t)pool->slot_count << pool->page_shift && host_memory(pool)) {
-        if (pool->held <= pool->limit_pages)
-            c = find(pool, &ask);
-        if (!c) {
-            slow = true;
-            began = began ? began : ull__now(pool);
-            c = find_more(pool, &ask, &shortage);
-        }
-        uint64_t waited = 0;
-        while (!c && waited < pool->options.wait_ns) {
-            uint64_t from = ull__now(pool);
-            if (!wait_for_frees(pool, &ask, pool->options.wait_ns - waited))
-                break;
-            waited += ull__now(pool) - from;
-            if (!host_memory(pool))
-                break;
-            c = pool->held <= pool->limit_pages ? find(pool, &ask) : NULL;
-            c = c ? c : find_more(pool, &ask, &shortage);
-        }
-    }
-    ull_status status = c ? ULL_OK : ULL_E_NO_MEMORY;
-    if (c) {
-        *address = serve(pool, c, &ask, request->bytes, request->tag);
-    } else {
-        pool->stats.refusals++;
-        if (refusal)
+    if (ask.lane != 0 && ask.size <= pool->total_pages << pool->page_shift &&
+        (alignment == ULL_UNIT || alignment <= (uint64_t)pool->slot_count << pool->page_shift) &&
+        pool->held <= pool->limit_pages && host_memory(pool))
+        c = find(pool, &ask);
+    if (!c) {
+        struct ull__shortage shortage = {.needed = ull__pages_for(pool, request->bytes)};
+        slow = true;
+        began = began ? began : ull__now(pool);
+        c = search(pool, &ask, &shortage);
+        if (!c && refusal)
             ull__refusal_fill(pool, request, &shortage, refusal);
     }
+    ull_status status = c ? ULL_OK : ULL_E_NO_MEMORY;
+    if (c)
+        *address = serve(pool, c, &ask, request->bytes, request->tag);
+    else
+        pool->stats.refusals++;
     ull__count_end(pool, began, slow);
     ull__unlock(&pool->lock);
     return status;

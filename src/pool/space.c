@@ -16,6 +16,8 @@
 static bool whole_slots(const struct ull_pool *pool, const struct ull__chunk *c, uint32_t *first,
                         uint32_t *end)
 {
+    if (c->size < pool->page_bytes)
+        return false;
     *first = ull__slot_up(pool, c->address);
     *end = ull__slot_down(pool, c->address + c->size);
     return *first < *end;
