@@ -30,12 +30,36 @@ _ullage_command_at() {
     done
 }
 
+# Words for `ullage query`. bash parts words at "=", so a value comes with "=" or an option in front; of a
+# list with commas the last entry is completed.
+_ullage_query() {
+    local word=$1 before=$2 option=$2 list entry
+    [[ $word == '=' ]] && word=
+    [[ $before == '=' ]] && option=${COMP_WORDS[COMP_CWORD - 2]}
+    [[ $1 == '=' ]] && option=$before
+    case $option in
+    --query-gpu) list=$(ullage query --help-query-gpu 2>/dev/null | sed -n 's/^"\([^"]*\)".*/\1/p') ;;
+    --query-compute-apps)
+        list=$(ullage query --help-query-compute-apps 2>/dev/null | sed -n 's/^"\([^"]*\)".*/\1/p')
+        ;;
+    --format) list='csv noheader nounits json ndjson' ;;
+    *)
+        echo '--query-gpu --query-compute-apps --format --help-query-gpu --help-query-compute-apps -i --id' \
+            '-f --filename -l --loop -lms --loop-ms -n --rounds -h --help'
+        return
+        ;;
+    esac
+    for entry in $list; do
+        if [[ $word == *,* ]]; then echo "${word%,*},$entry"; else echo "$entry"; fi
+    done
+}
+
 _ullage() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} verb=${COMP_WORDS[1]} at
     local words=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run ps replay --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run ps query replay --help --version' -- "$word")
         return
     fi
     if [[ $verb == run ]]; then
@@ -70,7 +94,17 @@ _ullage() {
     run:*)
         words='-m --memory -g --gpus --growth --each --max-request --name --report -q --quiet -h --help --'
         ;;
-    ps:*) words='-o --output --tree -h --help' ;;
+    ps:--check) words='held>90% free<1GiB refusals>0' ;;
+    ps:*) words='-o --output --tree --check -h --help' ;;
+    query:-i | query:--id) words=$(_ullage_cards) ;;
+    query:-f | query:--filename)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    query:*)
+        words=$(_ullage_query "$word" "$before")
+        [[ $word == '=' ]] && word=
+        ;;
     replay:*)
         words='--preallocate --growth --device --repeat --hold --pool -m --memory --compare -o --output -h --help'
         if [[ $word != -* ]]; then

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "cli.h"
 #include "devices.h"
 #include "jobs.h"
@@ -20,12 +21,19 @@ enum { WIDTH = 80, NAME_WIDTH = 30, PID_WIDTH = 8, GPU_WIDTH = 5, BYTES_WIDTH = 
 static void print_help(void)
 {
     printf(
-        "Usage: ullage ps [-o table|json|csv] [--tree]\n"
+        "Usage: ullage ps [-o table|json|csv] [--tree] [--check CONDITION]\n"
         "\n"
         "Shows jobs, their processes, budgets, and what is held and was held at most.\n"
         "\n"
         "  -o, --output FORMAT  table (default), json (as the report of run), or csv\n"
         "      --tree           processes below the ones that started them\n"
+        "      --check CONDITION\n"
+        "                       exits 1 if it is true for any job on any card, and says which; "
+        "the\n"
+        "                       list only with -o. 'held>90%%', 'free<1GiB and refusals>0': "
+        "fields\n"
+        "                       held, peak, average, free, budget (size, or share of the budget),\n"
+        "                       refusals, processes, outside (number); operators < <= > >= = !=\n"
         "  -h, --help           this text\n"
         "\n"
         "A process marked 'outside' uses a GPU and belongs to a job but is not held by it,\n"
@@ -362,16 +370,80 @@ static bool print_json(const struct job_list *list)
     return job_json_end(&json);
 }
 
+/* --- check ---------------------------------------------------------------------------------------- */
+
+static void count_processes(const struct live_job *job, uint32_t account, int device,
+                            struct check_facts *facts)
+{
+    const char *uuid = ull__ledger_spec(job->report.ledger)->devices[device].uuid;
+    for (int p = 0; p < job->history.process_count; p++) {
+        const struct seen_process *seen = &job->history.processes[p];
+        facts->processes += seen->present && !seen->view.draining &&
+                            seen->view.account == account && seen->view.usage[device].held_bytes > 0;
+    }
+    for (int o = 0; o < job->report.outside_count && account == 0; o++)
+        facts->outside += strcmp(job->outside[o].uuid, uuid) == 0;
+}
+
+static bool check_account(const struct live_job *job, const struct check *check, const char *text,
+                          const struct ull__job_view *view, const struct ull__account_view *account)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->report.ledger);
+    bool found = false;
+    for (int d = 0; d < spec->device_count; d++) {
+        struct check_facts facts = {.held = account->usage[d].held_bytes,
+                                    .peak = account->usage[d].peak_bytes,
+                                    .average = account->average_bytes[d],
+                                    .budget = view->budget_bytes[d],
+                                    .total = spec->devices[d].total_bytes,
+                                    .refusals = view->refusals};
+        char name[ULL_NAME_TEXT + 16], map[DEVICE_MAP_TEXT], told[CHECK_TEXT];
+        if (!job_shows_device(job->report.ledger, d))
+            continue;
+        count_processes(job, account->number, d, &facts);
+        if (!check_holds(check, &facts))
+            continue;
+        found = true;
+        snprintf(name, sizeof name, account->number ? "%s.%u" : "%s", spec->name, account->number);
+        check_tell(check, &facts, told);
+        cli_say("'%.100s' is true for job %s, %s: %s", text, name,
+                device_map_text(&spec->devices[d], map), told);
+    }
+    return found;
+}
+
+/* Says for which jobs the condition is true; false if for none. */
+static bool check_jobs(const struct job_list *list, const struct check *check, const char *text)
+{
+    bool found = false;
+    for (int j = 0; j < list->count; j++) {
+        const struct live_job *job = &list->jobs[j];
+        struct ull__job_view view;
+        struct ull__account_view account;
+        ull__ledger_job(job->report.ledger, &view);
+        for (int a = 0; a < ULL_MAX_ACCOUNTS; a++) {
+            if ((a == 0 || ull__ledger_spec(job->report.ledger)->each) &&
+                ull__ledger_account(job->report.ledger, a, &account))
+                found |= check_account(job, check, text, &view, &account);
+        }
+    }
+    return found;
+}
+
 int cmd_ps(int argc, char **argv)
 {
-    enum { TREE = 256 };
+    enum { TREE = 256, CHECK };
     static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
                                           {"tree", no_argument, NULL, TREE},
+                                          {"check", required_argument, NULL, CHECK},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     enum output_format format = OUTPUT_TABLE;
     struct job_list list;
-    bool tree = false, good = true;
+    struct check check = {.count = 0};
+    struct ull_error err;
+    const char *condition = NULL;
+    bool tree = false, listed = false, good = true, found = false;
     int option;
     optind = 1;
     while ((option = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1) {
@@ -379,6 +451,12 @@ int cmd_ps(int argc, char **argv)
         case 'o':
             if (!cli_parse_format(optarg, true, &format))
                 return cli_usage_error("ps", "-o is '%.40s': expected table, json or csv", optarg);
+            listed = true;
+            break;
+        case CHECK:
+            if (check_parse(optarg, &check, &err) != ULL_OK)
+                return cli_usage_error("ps", "%s", err.message);
+            condition = optarg;
             break;
         case TREE:
             tree = true;
@@ -396,14 +474,18 @@ int cmd_ps(int argc, char **argv)
         cli_say("no memory for the list of jobs");
         return EXIT_FAILED;
     }
-    if (format == OUTPUT_JSON)
+    if (condition && !listed)
+        ; /* a script asks: nothing to see */
+    else if (format == OUTPUT_JSON)
         good = print_json(&list);
     else if (format == OUTPUT_CSV)
         print_csv(&list);
     else
         print_table(&list, tree);
-    if (list.count == 0)
+    if (condition)
+        found = check_jobs(&list, &check, condition);
+    else if (list.count == 0)
         cli_say("no jobs: start one with ullage run -m 4GiB -- COMMAND");
     jobs_free(&list);
-    return good && fflush(stdout) == 0 ? EXIT_OK : EXIT_FAILED;
+    return good && fflush(stdout) == 0 && !found ? EXIT_OK : EXIT_FAILED;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "machine.h"
 
 enum { MOST_GPUS = 256, FIRST_PROCESSES = 64 };
 
@@ -50,6 +51,7 @@ ull_status gpus_open(struct gpus *gpus, struct ull_error *err)
         gpus->gpu[i] = (struct gpu){.device = found[i],
                                     .card = -1,
                                     .memory_of = i,
+                                    .offered_bytes = found[i].total_bytes,
                                     .busy_percent = -1,
                                     .memory_busy_percent = -1};
         if (found[i].instance < 0)
@@ -70,10 +72,58 @@ void gpus_close(struct gpus *gpus)
     memset(gpus, 0, sizeof *gpus);
 }
 
+bool gpus_open_driver(struct gpus *gpus)
+{
+    struct probe_device *found = calloc(MACHINE_DEVICES, sizeof *found);
+    int count = found ? probe_cuda(found, MACHINE_DEVICES) : 0;
+    memset(gpus, 0, sizeof *gpus);
+    gpus->gpu = count > 0 ? calloc((size_t)count, sizeof *gpus->gpu) : NULL;
+    for (int i = 0; gpus->gpu && i < count; i++) {
+        struct gpu *gpu = &gpus->gpu[gpus->count++];
+        *gpu =
+            (struct gpu){.card = -1, .memory_of = i, .busy_percent = -1, .memory_busy_percent = -1};
+        gpu->offered_bytes = found[i].total_bytes;
+        gpu->device = (struct ull__nvml_device){.index = i,
+                                                .instance = -1,
+                                                .gpu_instance = -1,
+                                                .compute_instance = -1,
+                                                .total_bytes = ULL_NVML_UNKNOWN,
+                                                .reserved_bytes = ULL_NVML_UNKNOWN,
+                                                .used_bytes = ULL_NVML_UNKNOWN,
+                                                .free_bytes = ULL_NVML_UNKNOWN};
+        snprintf(gpu->device.uuid, sizeof gpu->device.uuid, "%s", found[i].uuid);
+        snprintf(gpu->device.name, sizeof gpu->device.name, "%s", found[i].name);
+    }
+    gpus->cards = gpus->count;
+    free(found);
+    return gpus->count > 0;
+}
+
+void gpus_complete(struct gpus *gpus)
+{
+    bool complete = true;
+    for (int i = 0; i < gpus->count; i++)
+        complete &= gpus->gpu[i].offered_bytes != ULL_NVML_UNKNOWN;
+    struct probe_device *found = complete ? NULL : calloc(MACHINE_DEVICES, sizeof *found);
+    int count = found ? probe_cuda(found, MACHINE_DEVICES) : 0;
+    for (int i = 0; i < gpus->count; i++) {
+        struct gpu *gpu = &gpus->gpu[i];
+        for (int k = 0; k < count; k++) {
+            /* The driver gives an instance's UUID without saying that it is one. */
+            if (gpu->offered_bytes == ULL_NVML_UNKNOWN && strlen(gpu->device.uuid) > 4 &&
+                strcmp(found[k].uuid + 4, gpu->device.uuid + 4) == 0)
+                gpu->offered_bytes = found[k].total_bytes;
+        }
+    }
+    free(found);
+}
+
 void gpus_update_memory(struct gpus *gpus)
 {
-    for (int i = 0; i < gpus->count; i++)
-        ull__nvml_memory(&gpus->nvml, &gpus->gpu[i].device);
+    for (int i = 0; i < gpus->count; i++) {
+        if (gpus->gpu[i].device.handle)
+            ull__nvml_memory(&gpus->nvml, &gpus->gpu[i].device);
+    }
 }
 
 void gpus_update_busy(struct gpus *gpus)
@@ -81,7 +131,7 @@ void gpus_update_busy(struct gpus *gpus)
     for (int i = 0; i < gpus->count; i++) {
         struct gpu *gpu = &gpus->gpu[i];
         nvmlUtilization_t rates;
-        bool known = gpus->nvml.call.nvmlDeviceGetUtilizationRates &&
+        bool known = gpu->device.handle && gpus->nvml.call.nvmlDeviceGetUtilizationRates &&
                      gpus->nvml.call.nvmlDeviceGetUtilizationRates(gpu->device.handle, &rates) ==
                          NVML_SUCCESS;
         gpu->busy_percent = known && rates.gpu <= 100 ? (int)rates.gpu : -1;
@@ -92,7 +142,7 @@ void gpus_update_busy(struct gpus *gpus)
 /* The driver's list; NULL where it cannot say. *count may be 0 then too. */
 static struct ull__nvml_process *listed(const struct gpus *gpus, const struct gpu *gpu, int *count)
 {
-    for (int room = FIRST_PROCESSES;; room *= 2) {
+    for (int room = FIRST_PROCESSES; gpu->device.handle; room *= 2) {
         struct ull__nvml_process *processes = calloc((size_t)room, sizeof *processes);
         if (!processes)
             return NULL;
@@ -103,6 +153,7 @@ static struct ull__nvml_process *listed(const struct gpus *gpus, const struct gp
         if (*count < 0)
             return NULL;
     }
+    return NULL;
 }
 
 static void describe(const struct gpu *gpu, const struct ull__nvml_process *from,

@@ -31,6 +31,7 @@ struct gpu {
      * instances may take only those with memory_of equal to their own place.
      */
     int memory_of;
+    uint64_t offered_bytes; /* to programs: device.total_bytes, or what the CUDA driver says */
     int busy_percent, memory_busy_percent;
     struct gpu_process *processes; /* of a card in MIG mode those of its instances */
     int process_count;
@@ -50,6 +51,14 @@ struct gpus {
  */
 ull_status gpus_open(struct gpus *gpus, struct ull_error *err);
 void gpus_close(struct gpus *gpus);
+
+/*
+ * Where there is no NVML: the cards that the CUDA driver names, with what it offers to programs, asked
+ * for by a short-lived child that makes no context. False if it knows none.
+ */
+bool gpus_open_driver(struct gpus *gpus);
+/* Asks the CUDA driver for what NVML does not tell: the memory of a card that shares the host's. */
+void gpus_complete(struct gpus *gpus);
 
 void gpus_update_memory(struct gpus *gpus);
 void gpus_update_busy(struct gpus *gpus);

@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program and all it starts inside a GPU memory budget"},
     {"ps", cmd_ps, "show jobs, their processes and what they hold"},
+    {"query", cmd_query, "answer nvidia-smi's queries for memory, and more"},
     {"report", cmd_report, "tell what a recorded run did with GPU memory"},
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},
 };
@@ -60,9 +61,15 @@ static unsigned int edit_distance(const char *left, const char *right)
 
 static int unknown_command(const char *word)
 {
-    char near[128] = "";
+    char near[128] = "", known[256] = "";
     for (int i = 0; i < COMMANDS; i++) {
         const char *name = commands[i].name;
+        size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s",
+                 i == 0              ? ""
+                 : i + 1 == COMMANDS ? " or "
+                                     : ", ",
+                 name);
         unsigned int far = edit_distance(word, name);
         bool prefix = word[0] && strncmp(word, name, strlen(word)) == 0;
         if (!prefix && (far > 2 || far >= strlen(name)))
@@ -73,7 +80,7 @@ static int unknown_command(const char *word)
     if (near[0])
         cli_say("unknown command '%.100s': did you mean %s?", word, near);
     else
-        cli_say("unknown command '%.100s': expected run, ps, report or replay", word);
+        cli_say("unknown command '%.100s': expected %s", word, known);
     fprintf(stderr, "Try 'ullage --help'.\n");
     return EXIT_USAGE;
 }

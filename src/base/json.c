@@ -35,6 +35,8 @@ static void put_text(struct ull_json *json, const char *text)
 
 static void new_line(struct ull_json *json)
 {
+    if (json->compact)
+        return;
     put_text(json, "\n");
     for (int i = 0; i < json->depth; i++)
         put_text(json, "  ");

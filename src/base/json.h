@@ -2,10 +2,10 @@
  * json.h: writes JSON as it goes, to a stream or into memory.
  *
  * The caller opens and closes objects and arrays in order; the writer places commas, newlines and
- * two-space indents. Any bytes may be given as a string: what is not UTF-8 becomes U+FFFD, so that the
- * output is always valid. Numbers do not depend on the locale. A failure (no memory, a full disk) is
- * kept and told by ull__json_finish, so that callers need not check each call. Nesting over
- * ULL_JSON_DEPTH counts as a failure. One thread at a time.
+ * two-space indents (in a compact document, commas alone). Any bytes may be given as a string: what is
+ * not UTF-8 becomes U+FFFD, so that the output is always valid. Numbers do not depend on the locale. A
+ * failure (no memory, a full disk) is kept and told by ull__json_finish, so that callers need not check
+ * each call. Nesting over ULL_JSON_DEPTH counts as a failure. One thread at a time.
  */
 #ifndef ULLAGE_JSON_H
 #define ULLAGE_JSON_H
@@ -25,6 +25,7 @@ struct ull_json {
     int depth;
     bool has_items[ULL_JSON_DEPTH];
     bool after_key;
+    bool compact; /* set after init: the whole document in one line */
     bool failed;
 };
 
