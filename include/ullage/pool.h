@@ -104,6 +104,8 @@ ull_status ull_pool_request(struct ull_pool *pool, const struct ull_request *req
 /*
  * Gives memory back behind all work that `stream` has now. NULL is fine. ULL_E_INVALID, with nothing
  * changed, for what is not the start of memory in use: freed before, an inner address, not of the pool.
+ * ULL_E_NO_MEMORY, with nothing changed, if the pool does not know the stream yet and the host has no memory to
+ * remember it; on a stream that the pool knows a free always works.
  */
 ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream);
 

@@ -67,8 +67,8 @@ static ull_status make_pool(struct ull_devices *devices, const struct ull_plan_d
     struct ull_pool_options options;
     ull_plan_pool_options(plan, device, &options);
     ull_status status = ull_pool_create(device, &options, &logical->pool, err);
-    if (status == ULL_OK)
-        status = ull_alloc_over_pool(logical->pool, &logical->base);
+    if (status == ULL_OK && ull_alloc_over_pool(logical->pool, &logical->base) != ULL_OK)
+        status = ull__fail(err, ULL_E_NO_MEMORY, "no host memory for an adaptor");
     if (status == ULL_OK)
         status = ull_guard_create(logical->base, &logical->guarded, err);
     if (status == ULL_OK)

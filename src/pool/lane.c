@@ -48,9 +48,9 @@ static uint16_t unused_lane(struct ull_pool *pool)
 uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph)
 {
     uint16_t index = unused_lane(pool);
-    struct ull__lane *lane = &pool->lanes[index];
-    if (index == 0 && pool->lane_count != 0)
+    if (index == 0 && (pool->lane_count != 0 || !pool->lanes))
         return 0;
+    struct ull__lane *lane = &pool->lanes[index];
     for (int tier = 0; tier < ULL_TIERS; tier++) {
         if (!lane->bins[tier] && !(lane->bins[tier] = calloc(1, sizeof(struct ull__bins))))
             return 0;

@@ -385,6 +385,8 @@ static bool init_lists(struct ull_pool *pool)
     pool->unused_range = pool->retained = pool->newest = pool->oldest = NONE;
     pool->cursor = ULL_HOME;
     pool->slots = malloc(pool->slot_count * sizeof *pool->slots);
+    for (uint32_t i = 0; pool->slots && i < pool->slot_count; i++)
+        pool->slots[i].home = NONE;
     pool->range_of = calloc(pool->slot_count, sizeof *pool->range_of);
     pool->names = calloc(home, sizeof *pool->names);
     pool->name_scratch = calloc(home, sizeof *pool->name_scratch);
@@ -393,8 +395,6 @@ static bool init_lists(struct ull_pool *pool)
     if (!pool->slots || !pool->range_of || !pool->names || !pool->name_scratch || !pool->scratch ||
         !pool->free_bits || !ull__slotset_init(&pool->covers, pool->slot_count))
         return false;
-    for (uint32_t i = 0; i < pool->slot_count; i++)
-        pool->slots[i].home = NONE;
     pool->small_end = home;
     return ull__range_add(pool, 0, home) == ULL_HOME && ull__range_add(pool, home, home) == ULL_SMALL;
 }
