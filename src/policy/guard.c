@@ -50,9 +50,11 @@ static ull_status guard_allocate(struct ull_alloc *alloc, const struct ull_reque
 static ull_status guard_free(struct ull_alloc *alloc, void *address, void *stream)
 {
     struct guarded *owner = (struct guarded *)alloc;
-    if (atomic_load(&owner->recorded) > 0) {
+    if (atomic_load(&owner->recorded) > 0 || atomic_load(&owner->set_aside) > 0) {
         pthread_rwlock_wrlock(&owner->swap);
         ull_status status = ull__guard_take_back(owner, address, stream);
+        if (status == ULL_E_NOT_FOUND && ull__guard_holds(owner, address))
+            status = ULL_E_INVALID; /* freed a second time: the guard has set it aside again */
         pthread_rwlock_unlock(&owner->swap);
         if (status != ULL_E_NOT_FOUND)
             return status;
@@ -63,6 +65,11 @@ static ull_status guard_free(struct ull_alloc *alloc, void *address, void *strea
 static ull_status guard_use_on(struct ull_alloc *alloc, void *address, void *stream)
 {
     struct guarded *owner = (struct guarded *)alloc;
+    pthread_rwlock_rdlock(&owner->swap);
+    bool held = ull__guard_holds(owner, address);
+    pthread_rwlock_unlock(&owner->swap);
+    if (held)
+        return ULL_E_INVALID;
     return owner->upstream->ops->use_on(owner->upstream, address, stream);
 }
 

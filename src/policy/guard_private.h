@@ -22,6 +22,7 @@ struct guarded {
     struct ull__sizes sizes;          /* what guards have handed out */
     _Atomic size_t recorded;          /* how many are in sizes; read without the lock */
     _Atomic uint64_t set_aside;       /* by all guards; read without the lock */
+    struct ull_guard *holding;        /* those with a piece, linked by next_holding */
     struct ull_guard *_Atomic shared; /* the guard for threads without one; read without the lock */
     struct ull__reliefs fallbacks;
 };
@@ -41,6 +42,7 @@ struct ull_guard {
     void *held;          /* the piece that is set aside; NULL for none */
     uint64_t held_bytes;
     void *stream; /* on which it is held */
+    struct ull_guard *next_holding;
 };
 
 /* Frees the piece that is set aside. */
@@ -52,6 +54,8 @@ ull_status ull__guard_reserve(struct ull_guard *guard, struct ull_report *report
 /* Serves a request out of the guard. */
 ull_status ull__guard_serve(struct ull_guard *guard, const struct ull_request *request,
                             struct ull_report *report, void **address);
+/* Is it what a guard has set aside? Then the program has no business with it. */
+bool ull__guard_holds(const struct guarded *owner, const void *address);
 /* Takes back what the guard or one inside it handed out. ULL_E_NOT_FOUND if no guard did. */
 ull_status ull__guard_take_back(struct guarded *owner, void *address, void *stream);
 /* Closes a guard: its piece and what it still has in use go to the outer one. */

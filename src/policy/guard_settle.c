@@ -32,6 +32,10 @@ void ull__guard_release(struct ull_guard *guard)
     struct ull_alloc *upstream = guard->owner->upstream;
     if (!guard->held)
         return;
+    struct ull_guard **at = &guard->owner->holding;
+    while (*at != guard)
+        at = &(*at)->next_holding;
+    *at = guard->next_holding;
     upstream->ops->free(upstream, guard->held, guard->stream);
     atomic_fetch_sub(&guard->owner->set_aside, guard->held_bytes);
     guard->held = NULL;
@@ -50,6 +54,8 @@ static ull_status hold_exactly(struct ull_guard *guard, uint64_t bytes, void *st
     if (status == ULL_OK) {
         guard->held_bytes = bytes;
         guard->stream = stream;
+        guard->next_holding = guard->owner->holding;
+        guard->owner->holding = guard;
         atomic_fetch_add(&guard->owner->set_aside, bytes);
     }
     return status;
@@ -164,6 +170,14 @@ ull_status ull__guard_serve(struct ull_guard *guard, const struct ull_request *r
     }
     ull__guard_settle(guard, guard->stream);
     return status;
+}
+
+bool ull__guard_holds(const struct guarded *owner, const void *address)
+{
+    const struct ull_guard *guard = owner->holding;
+    while (guard && guard->held != address)
+        guard = guard->next_holding;
+    return guard;
 }
 
 ull_status ull__guard_take_back(struct guarded *owner, void *address, void *stream)

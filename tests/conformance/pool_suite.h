@@ -1,5 +1,5 @@
 /*
- * pool_suite.h: what a pool has to do over every device and with every policy.
+ * pool_suite.h: what a pool has to do over every device, with every policy, and behind every adaptor.
  */
 #ifndef ULLAGE_POOL_SUITE_H
 #define ULLAGE_POOL_SUITE_H
