@@ -159,7 +159,8 @@ ull_status ull_guard_add_fallback(struct ull_alloc *guarded, const char *name,
  * max_fallbacks fallbacks run in order until together they gave back enough, then it is tried once more.
  * ULL_E_NO_MEMORY: refused, and nothing is reserved; ULL_E_INVALID.
  *
- * What is freed within the guard is reserved again. A request beyond the reservation is an ordinary
+ * What is freed within the guard is reserved again, on the stream on which it was freed: such a stream has to
+ * live until the guard ends. A request beyond the reservation is an ordinary
  * request. Guards nest: an inner one takes from what the outer one has left, and only the rest from
  * upstream.
  *

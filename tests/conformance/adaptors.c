@@ -52,9 +52,16 @@ uint64_t adaptors_set_aside(const struct adaptors *a)
     return a->set_aside;
 }
 
-bool adaptors_destroy(struct adaptors *a)
+bool adaptors_end_guard(struct adaptors *a)
 {
     bool ended = !a->guard || ull_guard_end(a->guard) == ULL_OK;
+    a->guard = NULL;
+    return ended;
+}
+
+bool adaptors_destroy(struct adaptors *a)
+{
+    bool ended = adaptors_end_guard(a);
     while (a->count > 0)
         ull_alloc_destroy(a->list[--a->count]);
     return ended;

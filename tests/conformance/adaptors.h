@@ -22,7 +22,8 @@ bool adaptors_create(struct adaptors *adaptors, struct ull_pool *pool, int stack
 struct ull_alloc *adaptors_top(const struct adaptors *adaptors);
 /* What an open guard holds when nothing is in use. */
 uint64_t adaptors_set_aside(const struct adaptors *adaptors);
-/* False if the guard could not end. */
+/* Before streams are destroyed that were used. False if the guard could not end. */
+bool adaptors_end_guard(struct adaptors *adaptors);
 bool adaptors_destroy(struct adaptors *adaptors);
 
 #endif

@@ -183,6 +183,7 @@ static void streams(void **state)
             assert_int_equal(ull_alloc_use_on(w.alloc, p, s[1 - i % 2]), ULL_OK);
             assert_int_equal(ull_alloc_free(w.alloc, p, s[i % 2]), ULL_OK);
         }
+        assert_true(adaptors_end_guard(&w.adaptors));
         for (int i = 0; i < 2; i++) {
             assert_int_equal(ull_pool_forget_stream(w.pool, s[i]), ULL_OK);
             w.device->ops->stream_destroy(w.device, s[i]);
