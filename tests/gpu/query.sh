@@ -12,10 +12,13 @@ out=${1:-build/gpu-results}
 mkdir -p "$out"
 if [ -z "${ULLAGE:-}" ]; then
     build=build/gpu
-    cmake -S . -B $build -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-        "-DBUILD_TESTING=$([ $fake = 1 ] && echo ON || echo OFF)" >"$out/query-build.log" 2>&1 &&
-        cmake --build $build -j "$(nproc)" >>"$out/query-build.log" 2>&1 ||
-        { tail -n 20 "$out/query-build.log"; exit 1; }
+    testing=OFF
+    [ $fake = 1 ] && testing=ON
+    if ! { cmake -S . -B $build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=$testing &&
+        cmake --build $build -j "$(nproc)"; } >"$out/query-build.log" 2>&1; then
+        tail -n 20 "$out/query-build.log"
+        exit 1
+    fi
     ULLAGE=$PWD/$build/ullage
 fi
 export ULLAGE
