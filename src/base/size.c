@@ -63,8 +63,8 @@ static bool read_decimal(const char **text, struct decimal *number)
         if (*at < '0' || *at > '9')
             return false;
         for (; *at >= '0' && *at <= '9'; at++) {
-            if (number->scale >= 1000000000000ull)
-                continue; /* beyond a byte of any unit we know */
+            if (number->scale >= 1000000000000000000ull)
+                continue; /* a millionth of a byte of any unit we know */
             number->fraction = number->fraction * 10 + (unsigned int)(*at - '0');
             number->scale *= 10;
         }
