@@ -326,7 +326,7 @@ static int answer(const struct request *request, const struct query_columns *col
 {
     struct gpus gpus;
     struct ull_error err;
-    ull_status status = gpus_open(&gpus, &err);
+    ull_status status = gpus_open_as_program(&gpus, &err);
     if (status == ULL_E_NOT_FOUND && gpus_open_driver(&gpus))
         status = ULL_OK;
     if (status != ULL_OK) {

@@ -50,6 +50,11 @@ struct gpus {
  * loaded), ULL_E_NO_MEMORY. No card at all is a count of 0.
  */
 ull_status gpus_open(struct gpus *gpus, struct ull_error *err);
+/*
+ * The same as a program in this place sees them: inside a job of `ullage run` the stand-in answers,
+ * with the budget as the card, as it does to nvidia-smi.
+ */
+ull_status gpus_open_as_program(struct gpus *gpus, struct ull_error *err);
 void gpus_close(struct gpus *gpus);
 
 /*

@@ -40,7 +40,7 @@ void query_print_header(const struct query_columns *columns, const struct query_
     for (int i = 0; i < columns->count; i++) {
         const struct query_field *field = columns->field[i];
         fprintf(out, "%s%s", i ? ", " : "", field->name);
-        if (units[field->unit] && !format->no_units)
+        if (units[field->unit]) /* also without units in the rows */
             fprintf(out, " [%s]", units[field->unit]);
     }
     fputc('\n', out);

@@ -15,7 +15,7 @@ enum ull__role { ULL_ROLE_TRAINING, ULL_ROLE_INFERENCE };
 uint64_t ull__suggest(uint64_t needed_bytes, uint64_t total_bytes, enum ull__role role);
 
 /* As -m takes it: "4.1GiB"; "100%" where tenths do not fit, which is only the card's own size. */
-#define ULL_SUGGEST_TEXT 24
+#define ULL_SUGGEST_TEXT 32
 const char *ull__suggest_text(uint64_t bytes, char buffer[ULL_SUGGEST_TEXT]);
 
 /* Up to the next tenth of a GiB, as a person would write a limit. */

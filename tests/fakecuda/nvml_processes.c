@@ -143,7 +143,7 @@ nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, uns
 /* The first word of the command line, cut to the room that there is. */
 nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
 {
-    char path[64], text[4096];
+    char path[64], text[16384];
     if (fake_nvml_mode("noname"))
         return NVML_ERROR_NO_PERMISSION;
     snprintf(path, sizeof path, "/proc/%u/cmdline", pid);

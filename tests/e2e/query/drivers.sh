@@ -50,6 +50,11 @@ says 'a card that shares the memory of the host' 0 '[N/A], [N/A], [N/A], [N/A]' 
 query --query-gpu=ullage.total,ullage.used --format=csv,noheader,nounits
 is '... but the CUDA driver knows how much there is, and its processes what they use' "$OUT" "6144, $(
     grep -oE '[0-9]+ MiB' <<<"$plain" | cut -d' ' -f1)"
+export ULLAGE_FAKE_INTEGRATED=1
+says '... or whose processes are not told either' 0 '[N/A], 6144 MiB, [N/A], [N/A]' \
+    --query-gpu=memory.used,ullage.total,ullage.used,ullage.processes --format=csv,noheader
+says '... so that none is listed' 0 '' --query-compute-apps=pid --format=csv,noheader
+unset ULLAGE_FAKE_INTEGRATED
 export ULLAGE_FAKE_NVML=notsupported
 query --query-gpu=index
 like 'no driver' "$CODE:$OUT$ERR" '^9:ullage: .*driver is not loaded'

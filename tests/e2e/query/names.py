@@ -52,7 +52,7 @@ def look(names):
         rows = {row["pid"]: row for row in json.loads(text.decode("utf-8"))["processes"]}
         for pid, wanted in names.items():
             # Python replaces a bad sequence as a whole, the writer each byte of it.
-            good = wanted[:1023].decode("utf-8", "ignore")
+            good = wanted.decode("utf-8", "ignore")
             told = rows[pid]["process_name"].replace("\ufffd", "")
             assert told == good, (pid, wanted, rows[pid]["process_name"])
     lines = out("query", "--query-compute-apps=" + fields, "--format=csv,noheader").split(b"\n")[:-1]

@@ -64,7 +64,7 @@ says 'power, temperature, clocks, modes' 0 \
     'power.draw [W], power.limit [W], temperature.gpu, clocks.max.memory [MHz], pstate, fan.speed [%]
 125.84 W, 700.00 W, 41, 3201 MHz, P0, [N/A]
 ' --query-gpu=power.draw,power.limit,temperature.gpu,clocks.max.memory,pstate,fan.speed --format=csv
-says 'without units' 0 'power.draw, fan.speed, compute_cap, mig.mode.current
+says 'without units, which the header has all the same' 0 'power.draw [W], fan.speed [%], compute_cap, mig.mode.current
 125.84, [N/A], 9.0, Disabled
 ' --query-gpu=power.draw,fan.speed,compute_cap,mig.mode.current --format=csv,nounits
 says 'without a header' 0 '0, 143771 MiB
@@ -204,6 +204,10 @@ wait_for 10 test -e "$T/four"
 is 'a job inside a job' "$("$ULLAGE" query --query-gpu=ullage.jobs,ullage.budget --format=csv,noheader):$(
     "$ULLAGE" query --query-compute-apps=ullage.job,ullage.budget --format=csv,noheader)" '1, 4096 MiB:inner, 2048 MiB'
 between '... holds once what it holds' "$("$ULLAGE" query --query-gpu=ullage.held --format=csv,noheader,nounits)" 1540 1560
+
+# Inside a job the card is the budget, as it is for nvidia-smi there.
+run -q -m 2GiB -- "$ULLAGE" query --query-gpu=memory.total,memory.reserved,memory.used,memory.free --format=csv,noheader
+is 'inside a job' "$CODE:$OUT" '0:2048 MiB, 0 MiB, 0 MiB, 2048 MiB'
 
 # --- help ------------------------------------------------------------------------------------------------------------------
 
