@@ -5,16 +5,6 @@
 #include "arbiter_private.h"
 #include "error.h"
 
-const char *ull__job_state_name(enum ull__job_state state)
-{
-    static const char *const names[] = {
-#define X(name, text) text,
-        ULL_JOB_STATE_MAP(X)
-#undef X
-    };
-    return (unsigned int)state < sizeof names / sizeof *names ? names[state] : "?";
-}
-
 ull_status ull__arbiter_create(const struct ull__arbiter_options *options,
                                struct ull__arbiter **arbiter, struct ull_error *err)
 {

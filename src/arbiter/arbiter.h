@@ -35,23 +35,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "job_state.h"
 #include "ullage/status.h"
 
 enum { ULL_ARBITER_DEVICES = 16, ULL_ARBITER_JOBS = 1024 };
-
-#define ULL_JOB_STATE_MAP(X)                                                                       \
-    X(WAITING, "waiting") /* its command has not started */                                        \
-    X(RUNNING, "running")                                                                          \
-    X(SUSPENDING, "suspending") /* was told to, still holds its bytes */                           \
-    X(SUSPENDED, "suspended")                                                                      \
-    X(RESUMING, "resuming") /* was told to; its bytes are set aside */
-
-enum ull__job_state {
-#define X(name, text) ULL_JOB_##name,
-    ULL_JOB_STATE_MAP(X)
-#undef X
-};
-const char *ull__job_state_name(enum ull__job_state state);
 
 struct ull__arbiter_options {
     int device_count;

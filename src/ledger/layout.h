@@ -3,7 +3,8 @@
  *
  * Everything is in fixed tables, so that the file never grows and a reader needs no lock. Fields are
  * written by: (S) the supervisor, (O) the owner of the slot or whoever holds the slot's mutex after
- * the owner's death, and `changing` in both cases, (A) anybody, atomically, (L) under the lock named.
+ * the owner's death, and `changing` in both cases, (A) anybody, atomically, (L) under the lock named,
+ * (M) whoever moves the process's memory: its owner if it is gated, else the one who suspends it.
  */
 #ifndef ULLAGE_LEDGER_LAYOUT_H
 #define ULLAGE_LEDGER_LAYOUT_H
@@ -11,9 +12,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c33ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c34ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -62,6 +64,8 @@ struct ull__slot_device {
     _Atomic uint64_t sequence; /* (O) last used; never goes back, also when the slot is reused */
     _Atomic uint64_t applied;  /* (A) highest sequence of this slot whose tag was overwritten */
     struct ull__intent intent; /* (O) */
+    _Atomic uint64_t evicted;  /* (M) of what is held: moved to the host */
+    _Atomic uint64_t spilled;  /* (O) in host memory from the start; not in held */
 };
 
 enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
@@ -85,6 +89,12 @@ struct ull__slot {
     _Atomic uint32_t settle_served; /* (O) */
     _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
     _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
+    _Atomic uint32_t gated;      /* (O) carries out commands itself */
+    _Atomic uint32_t residency;  /* (M) enum ull__residency */
+    _Atomic uint64_t done; /* (M) number of the last command that was carried out or refused */
+    _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
+    _Atomic uint32_t trouble_version;            /* (M) odd while trouble is written */
+    char trouble[ULL_TROUBLE_TEXT];              /* (M) why the last command was refused */
     char command[ULL_COMMAND_TEXT];
     struct ull__slot_device devices[ULL_MAX_DEVICES];
 };
@@ -124,6 +134,9 @@ struct ull__ledger_file {
     _Atomic uint32_t supervisor_gone; /* (A) once seen, so that nobody need try its mutex again */
     _Atomic uint64_t last_sample_ns;  /* (S) */
     struct ull__job_spec spec;
+    _Atomic uint64_t command;                        /* (A) number << 8 | enum ull__wanted */
+    _Atomic uint32_t waiting;                        /* (S) the command has not started yet */
+    _Atomic int32_t priority;                        /* (A) */
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
     _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
     _Atomic uint32_t preallocated;                   /* (A) bit per device */
@@ -197,6 +210,15 @@ bool ull__share_slot_ends(struct ull__ledger_file *file, int slot);
 
 /* Brings every number of a private copy that is used as an index or a count into its range. */
 void ull__sanitize(struct ull__ledger_file *file);
+
+/* --- control.c ------------------------------------------------------------------------------- */
+
+void ull__slot_forget_residency(struct ull__slot *slot);
+void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *view);
+/* What all its processes together are doing. */
+enum ull__job_state ull__file_state(struct ull__ledger_file *file);
+/* Wakes the parked thread of the slot's process, if it sleeps there (member.c). */
+void ull__slot_ring(struct ull__slot *slot);
 
 /* --- ledger.c, recover.c ----------------------------------------------------------------------- */
 

@@ -94,6 +94,7 @@ static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec 
     file->start_unix_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
     file->supervisor_pid = (uint32_t)getpid();
     file->spec = *spec;
+    atomic_store(&file->priority, spec->priority);
     for (int d = 0; d < spec->device_count; d++) {
         atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
         atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);

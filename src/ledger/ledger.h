@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "class.h"
+#include "job_state.h"
 #include "ullage/status.h"
 
 enum {
@@ -42,7 +43,8 @@ enum {
     ULL_MAX_REFUSALS = 64, /* kept in full; more are counted */
     ULL_MAX_HOLDERS = 8,   /* largest live allocations kept with a refusal */
     ULL_MAX_VARIANTS = 16,
-    ULL_MAX_SHARES = 1024, /* allocations named for other processes */
+    ULL_TROUBLE_TEXT = 160, /* why a process cannot be suspended */
+    ULL_MAX_SHARES = 1024,  /* allocations named for other processes */
     ULL_UUID_TEXT = 64,
     ULL_NAME_TEXT = 64,
     ULL_COMMAND_TEXT = 64,
@@ -60,6 +62,7 @@ struct ull__device_spec {
     uint64_t total_bytes;   /* what the driver offers to programs */
     uint64_t budget_bytes;  /* never above total_bytes */
     uint64_t context_bytes; /* measured size of a context, the charge before one is made */
+    uint64_t request_bytes; /* promised; at most the budget */
 };
 
 struct ull__job_spec {
@@ -71,9 +74,16 @@ struct ull__job_spec {
     bool quiet;                  /* no refusal lines */
     bool each;                   /* a budget for every direct child */
     uint64_t max_request;        /* larger single requests are refused; 0: no such limit */
+    bool suspendable;            /* its processes are gated: they can be moved out at link speed */
+    int priority;                /* higher goes first where jobs share a card; 0 by default */
+    char group[ULL_NAME_TEXT];   /* jobs that are suspended together or not at all; "": none */
+    uint64_t spill_bytes;        /* that may lie in host memory instead of failing; 0: none */
     int device_count;
     struct ull__device_spec devices[ULL_MAX_DEVICES];
 };
+
+/* Where a process's memory is. */
+enum ull__residency { ULL_RESIDENT, ULL_MOVING_OUT, ULL_MOVED_OUT, ULL_MOVING_IN };
 
 struct ull__ledger;
 
@@ -141,6 +151,13 @@ struct ull__process_view {
     enum ull__context_source context_source[ULL_MAX_DEVICES];
     char command[ULL_COMMAND_TEXT];
     struct ull__usage usage[ULL_MAX_DEVICES];
+    bool gated;
+    enum ull__residency residency;
+    uint64_t done; /* number of the last command carried out or refused */
+    uint64_t moved_bytes, to_move_bytes;
+    uint64_t evicted_bytes[ULL_MAX_DEVICES]; /* of what is held: in host memory now */
+    uint64_t spilled_bytes[ULL_MAX_DEVICES]; /* in host memory from the start, not in held */
+    char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or "" */
 };
 
 struct ull__account_view {
@@ -149,6 +166,7 @@ struct ull__account_view {
     bool live;
     struct ull__usage usage[ULL_MAX_DEVICES];
     uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time when anything was held */
+    uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
 };
 
 struct ull__holder {
@@ -187,6 +205,9 @@ struct ull__job_view {
     uint64_t first_allocation_bytes[ULL_MAX_DEVICES]; /* largest among the job's first requests */
     bool preallocated[ULL_MAX_DEVICES]; /* one early request took over half of the visible card */
     uint64_t budget_bytes[ULL_MAX_DEVICES];
+    enum ull__job_state state;
+    int priority;
+    uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
     int process_count; /* entries that ull__ledger_process gives */
     int variant_count;
     char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT]; /* entry points met that ullage does not know */

@@ -233,7 +233,7 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
     return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-static void ring(struct ull__slot *slot)
+void ull__slot_ring(struct ull__slot *slot)
 {
     atomic_fetch_add(&slot->bell, 1);
     futex(&slot->bell, FUTEX_WAKE, INT_MAX, NULL);
@@ -262,7 +262,7 @@ static bool all_settled(struct ull__member *member, bool ask)
                 continue;
             if (ask) {
                 atomic_fetch_add(&slot->settle_asked, 1);
-                ring(slot);
+                ull__slot_ring(slot);
             }
             if (atomic_load(&slot->settle_served) != atomic_load(&slot->settle_asked))
                 all = false;
@@ -315,7 +315,7 @@ void ull__member_settled(struct ull__member *member)
 
 void ull__member_wake(struct ull__member *member)
 {
-    ring(bedside(member));
+    ull__slot_ring(bedside(member));
 }
 
 void ull__member_sweep(struct ull__member *member, ull__listed_fn *listed, void *data)

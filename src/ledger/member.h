@@ -8,6 +8,7 @@
 #ifndef ULLAGE_MEMBER_H
 #define ULLAGE_MEMBER_H
 
+#include "control.h"
 #include "ledger.h"
 
 struct ull__member;
@@ -97,6 +98,20 @@ void ull__member_wake(struct ull__member *member);
 
 /* Finds dead processes in all ledgers around this process (ull__ledger_sweep). */
 void ull__member_sweep(struct ull__member *member, ull__listed_fn *listed, void *data);
+
+/* --- commands from outside; see control.h ----------------------------------------------------- */
+
+/* This process carries out commands itself. */
+void ull__member_gated(struct ull__member *member);
+/* Is there a command that this process has not answered? One look, for the parked thread. */
+bool ull__member_commanded(struct ull__member *member);
+/* What is asked for now: moved out if any of the jobs around it shall be. Notes the commands' numbers. */
+enum ull__wanted ull__member_wanted(struct ull__member *member);
+/* What this process says; with `done` not 0 it answers the commands that ull__member_wanted saw. */
+void ull__member_report(struct ull__member *member, const struct ull__residency_report *report);
+enum ull__residency ull__member_residency(struct ull__member *member);
+/* Bytes in host memory instead of the device's, more or fewer. */
+void ull__member_spilled(struct ull__member *member, int device, int64_t delta);
 
 /* --- memory that has a name for other processes ---------------------------------------------- */
 

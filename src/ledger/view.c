@@ -50,6 +50,7 @@ bool ull__ledger_process(struct ull__ledger *ledger, int number, struct ull__pro
     view->command[sizeof view->command - 1] = '\0';
     for (int d = 0; d < file->spec.device_count; d++)
         read_books(file, number, d, &view->usage[d]);
+    ull__slot_read_residency(slot, view);
     return true;
 }
 
@@ -70,9 +71,12 @@ bool ull__ledger_account(struct ull__ledger *ledger, int number, struct ull__acc
         if (!ull__ledger_process(ledger, i, &process) || process.account != (uint32_t)number)
             continue;
         view->live |= !process.draining;
-        for (int d = 0; d < file->spec.device_count; d++)
+        for (int d = 0; d < file->spec.device_count; d++) {
+            view->evicted_bytes[d] += process.evicted_bytes[d];
+            view->spilled_bytes[d] += process.spilled_bytes[d];
             for (int c = 0; c < ULL_CLASSES; c++)
                 view->usage[d].by_class[c] += process.usage[d].by_class[c];
+        }
     }
     for (int d = 0; d < file->spec.device_count; d++) {
         struct ull__account_device *device = &account->devices[d];
@@ -125,9 +129,19 @@ void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
                 view->first_allocation_bytes[d] = first;
         }
     }
+    view->state = ull__file_state(file);
+    view->priority = atomic_load(&file->priority);
     int used = (int)atomic_load(&file->slots_used);
-    for (int i = 0; i < used; i++)
-        view->process_count += atomic_load(&file->slots[i].state) != SLOT_FREE;
+    for (int i = 0; i < used; i++) {
+        struct ull__slot *slot = &file->slots[i];
+        if (atomic_load(&slot->state) == SLOT_FREE)
+            continue;
+        view->process_count++;
+        for (int d = 0; d < ULL_MAX_DEVICES; d++) {
+            view->evicted_bytes[d] += atomic_load(&slot->devices[d].evicted);
+            view->spilled_bytes[d] += atomic_load(&slot->devices[d].spilled);
+        }
+    }
     uint32_t variants = atomic_load(&file->variant_count);
     view->variant_count = variants < ULL_MAX_VARIANTS ? (int)variants : ULL_MAX_VARIANTS;
     view->variant_count = copy_variants(file, view->variant_count, view->variants);
@@ -179,13 +193,25 @@ void ull__ledger_sample(struct ull__ledger *ledger)
 
 #define TERMINATE(text) ((text)[sizeof(text) - 1] = '\0')
 
+/* Any byte is a bool in a file, but not in C. */
+static void make_bool(bool *flag)
+{
+    unsigned char byte;
+    memcpy(&byte, flag, 1);
+    *flag = byte != 0;
+}
+
 static void sanitize_spec(struct ull__job_spec *spec)
 {
+    make_bool(&spec->quiet);
+    make_bool(&spec->each);
+    make_bool(&spec->suspendable);
     TERMINATE(spec->name);
     TERMINATE(spec->command);
     TERMINATE(spec->report);
     TERMINATE(spec->set_by);
     TERMINATE(spec->parent);
+    TERMINATE(spec->group);
     if (spec->device_count < 0 || spec->device_count > ULL_MAX_DEVICES)
         spec->device_count = 0;
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
@@ -205,12 +231,8 @@ static void sanitize_refusal(struct ull__refusal *refusal)
     for (int h = 0; h < ULL_MAX_HOLDERS; h++)
         if ((unsigned)refusal->holders[h].class >= ULL_CLASSES)
             refusal->holders[h].class = 0;
-    /* Any byte is a bool in a file, but not in C. */
-    unsigned char byte;
-    memcpy(&byte, &refusal->survived, 1);
-    refusal->survived = byte != 0;
-    memcpy(&byte, &refusal->by_max_request, 1);
-    refusal->by_max_request = byte != 0;
+    make_bool(&refusal->survived);
+    make_bool(&refusal->by_max_request);
 }
 
 void ull__sanitize(struct ull__ledger_file *file)

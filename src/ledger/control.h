@@ -1,0 +1,46 @@
+/*
+ * control.h: what is asked of a running job from outside, and what its processes say of it.
+ *
+ * A command has a number and one wish: that the job's memory be on the host, or on its devices. Each process
+ * of the job says which number it has carried out or refused, where its memory is, and how far a move is.
+ * Gated processes (`run --suspendable`) act themselves, on their parked thread; for others the one who
+ * commands lets the driver do it and writes their part. Bytes that were moved out stay in the job's books:
+ * they are its own still, and held - evicted is what is resident.
+ *
+ * The last command stands: a process that joins later finds it. All functions are safe to call from several
+ * threads and processes; two who command at once get numbers, and the later one holds.
+ */
+#ifndef ULLAGE_CONTROL_H
+#define ULLAGE_CONTROL_H
+
+#include "ledger.h"
+
+enum ull__wanted { ULL_WANT_RESIDENT, ULL_WANT_MOVED_OUT };
+
+/*
+ * Asks for it and returns the command's number, at least 1. Works also on root's copy of another user's
+ * ledger: only this one word is written. 0 if that failed.
+ */
+uint64_t ull__ledger_command(struct ull__ledger *ledger, enum ull__wanted wanted);
+/* The last command; number 0 and ULL_WANT_RESIDENT if there was none. */
+uint64_t ull__ledger_commanded(struct ull__ledger *ledger, enum ull__wanted *wanted);
+
+/* Changes a budget while the job runs. What is held above it is not taken away: nothing more is given. */
+bool ull__ledger_set_budget(struct ull__ledger *ledger, int device, uint64_t bytes);
+bool ull__ledger_set_priority(struct ull__ledger *ledger, int priority);
+/* By the supervisor: its command has not started yet, or has. */
+void ull__ledger_set_waiting(struct ull__ledger *ledger, bool waiting);
+
+/* What a mover says of a process; `bytes` are by the ledger's devices. */
+struct ull__residency_report {
+    enum ull__residency residency;
+    uint64_t moved_bytes, to_move_bytes;
+    uint64_t evicted_bytes[ULL_MAX_DEVICES];
+    uint64_t done;       /* number of a command; 0: the last one that was reported stays */
+    const char *trouble; /* why it was refused, NULL: it was not */
+};
+/* For a process that is not gated, by whoever moves it. False if the place is another's by now. */
+bool ull__ledger_report(struct ull__ledger *ledger, int slot, uint32_t pid,
+                        const struct ull__residency_report *report);
+
+#endif
