@@ -16,7 +16,7 @@
 /* Unit of a number and how CSV names it. Numbers: bytes, percent, milliwatts, MHz. */
 enum query_unit { UNIT_NONE, UNIT_MIB, UNIT_PERCENT, UNIT_WATT, UNIT_MHZ };
 
-enum { QUERY_TEXT = 8192, QUERY_FIELDS = 256 };
+enum { QUERY_TEXT = 8192, QUERY_FIELDS = 4096 };
 
 struct query_value {
     enum { VALUE_MISSING, VALUE_TEXT, VALUE_NUMBER } kind;

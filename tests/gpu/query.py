@@ -93,10 +93,11 @@ def listed(table):
     return [name for pair in fields for name in pair if name and not name.startswith("ullage.")]
 
 
-def hold(name):
-    """A process of this name that holds memory on card 0; returns when it does."""
+def hold(name, card=0):
+    """A process of this name that holds memory on a card; returns when it does."""
     words = [name, b"replay", os.fsencode(TRACE), b"--hold", b"300"]
-    child = subprocess.Popen(words, executable=ULLAGE, stdout=subprocess.DEVNULL)
+    world = dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_VISIBLE_DEVICES=str(card))
+    child = subprocess.Popen(words, executable=ULLAGE, stdout=subprocess.DEVNULL, env=world)
     for _ in range(300):
         if str(child.pid).encode() in ask([ULLAGE, "query"], ["--query-compute-apps=pid", CSV])[1].split():
             break
@@ -148,7 +149,8 @@ def compare_words():
         [gpu, "--query-gpu=name", CSV], [gpu, "--query-compute-apps=pid", CSV], ["--query-gpu=index,index", CSV],
         [gpu, CSV, "-i", "0"], [gpu, CSV, "--id=0"], [gpu, CSV, "--id", "0"], [gpu, CSV, "-i", "0,0"],
         [gpu, CSV, "-i", "99"], [gpu, CSV, "-i", "0,99"], [gpu, CSV, "-i", "foo"], [gpu, CSV, "-i", uuid],
-        [gpu, CSV, "-i", uuid[:12]], [gpu, CSV, "-i", bus], ["--query-compute-apps=pid", CSV, "-i", "99"],
+        [gpu, CSV, "-i", "1"], [gpu, CSV, "-i", "1,0"], [gpu, CSV, "-i", "1,99"],
+        ["--query-compute-apps=pid,gpu_bus_id", CSV, "-i", "1"], [gpu, CSV, "-i", uuid[:12]], [gpu, CSV, "-i", bus], ["--query-compute-apps=pid", CSV, "-i", "99"],
     ):
         equal("words " + " ".join(words), *words)
     for path in ("/tmp/ullage-query-smi", "/tmp/ullage-query-own"):
@@ -207,9 +209,37 @@ def adds_up():
         check("reserved + used + free = total", sum(parts) == total, str(gpu))
 
 
+def jobs():
+    """What a job holds by its account against nvidia-smi's figure for its process."""
+    words = [ULLAGE, "run", "-q", "-m", "8GiB", "--name", "held", "--", ULLAGE, "replay", TRACE, "--hold", "300"]
+    job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    query = ["--query-compute-apps=used_memory,ullage.held,ullage.job", CSV + ",noheader,nounits"]
+    found = []
+    for _ in range(200):
+        rows = [row.split(b", ") for row in ask([ULLAGE, "query"], query)[1].splitlines()]
+        found = [row for row in rows if row[2] == b"held"]
+        if found and float(found[0][1]) > 3000:
+            break
+        time.sleep(0.1)
+    time.sleep(1)
+    rows = [row.split(b", ") for row in ask([ULLAGE, "query"], query)[1].splitlines()]
+    found = [row for row in rows if row[2] == b"held"]
+    check("a job's account agrees with the driver's figure to 16 MiB",
+          len(found) == 1 and abs(float(found[0][0]) - float(found[0][1])) <= 16, str(rows))
+    for condition, code in (("held>1GiB", 1), ("held>99%", 0)):
+        got = subprocess.run([ULLAGE, "ps", "--check", condition], stderr=subprocess.DEVNULL).returncode
+        check(f"ps --check '{condition}' exits {code}", got == code, f"got {got}")
+    words = [ULLAGE, "run", "-q", "-m", "8GiB", "--"]
+    query = ["--query-gpu=memory.total,memory.used,memory.free", CSV]
+    check("inside a job both see the budget", ask([*words, *SMI], query) == ask([*words, ULLAGE, "query"], query),
+          str(ask([*words, *SMI], query)), str(ask([*words, ULLAGE, "query"], query)))
+    job.terminate()
+    job.wait()
+
+
 def odd_names():
     """For people: what nvidia-smi makes of names that ullage treats in its own way."""
-    for name in (b"two\nlines", b"y" * 3000, b""):
+    for name in (b"two\nlines", b"y" * 3000, b"z" * 20000, b""):
         child = hold(name)
         words = ["--query-compute-apps=pid,process_name", CSV + ",noheader"]
         mine = [[row for row in ask(program, words)[1].split(b"\n") if str(child.pid).encode() in row]
@@ -221,7 +251,8 @@ def odd_names():
 
 
 equal("no process", "--query-compute-apps=pid,used_memory,process_name", CSV)
-children = [hold(b"/opt/plain"), hold(b'/tmp/a,b "c\' \xc3\xa9\xff\tz')]
+cards = len(ask(SMI, ["--query-gpu=index", CSV + ",noheader"])[1].split())
+children = [hold(b"/opt/plain"), hold(b'/tmp/a,b "c\' \xc3\xa9\xff\tz'), hold(b"last", cards - 1)]
 try:
     wait_until_steady()
     compare_cards()
@@ -230,6 +261,7 @@ try:
     compare_rounds()
     makes_no_context()
     adds_up()
+    jobs()
     odd_names()
 finally:
     for held in children:

@@ -25,7 +25,7 @@ export ULLAGE
 if [ $fake = 1 ]; then
     LD_LIBRARY_PATH=$(dirname "$ULLAGE")/tests/fakecuda
     ULLAGE_FAKE_STATE=$(mktemp -d)/cards
-    export LD_LIBRARY_PATH ULLAGE_FAKE_STATE ULLAGE_FAKE_GPUS=16GiB
+    export LD_LIBRARY_PATH ULLAGE_FAKE_STATE ULLAGE_FAKE_GPUS=32GiB,32GiB
     export SMI="$ULLAGE query"
 fi
 python3 tests/gpu/query.py bench/traces/resnet50_b64.csv.gz 2>&1 | tee "$out/query.txt"
