@@ -10,6 +10,9 @@
  * again to requests on the same stream at once, to others only after the stream has passed the point
  * of the free. NULL is the default stream, in no special relation to others.
  *
+ * A pool is its process's own: in a forked child every call on it answers ULL_E_NO_DEVICE and does nothing, so
+ * that destructors may run there. (Adaptors of policy.h have locks of their own; leave them alone there.)
+ *
  * All functions are thread safe. Addresses are of the device: do not read them from the host.
  */
 #ifndef ULLAGE_POOL_H

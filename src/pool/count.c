@@ -126,6 +126,8 @@ ull_status ull_pool_stats(struct ull_pool *pool, struct ull_stats *stats)
     uint32_t size = stats->size;
     if (size < 2 * sizeof(uint32_t))
         return ULL_E_INVALID;
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     struct ull_stats now = {0};
     ull__lock(&pool->lock);
     complete(pool, &now);
@@ -138,6 +140,8 @@ ull_status ull_pool_stats(struct ull_pool *pool, struct ull_stats *stats)
 
 void ull_pool_stats_reset(struct ull_pool *pool)
 {
+    if (ull__is_parents(pool))
+        return;
     ull__lock(&pool->lock);
     struct ull_stats *s = &pool->stats;
     *s = (struct ull_stats){.in_use = s->in_use,
@@ -153,6 +157,10 @@ void ull_pool_stats_reset(struct ull_pool *pool)
 
 void ull_pool_policy(struct ull_pool *pool, struct ull_pool_options *options)
 {
+    if (ull__is_parents(pool)) {
+        *options = pool->options; /* nobody changes it */
+        return;
+    }
     ull__lock(&pool->lock);
     *options = pool->options;
     ull__unlock(&pool->lock);
@@ -195,6 +203,8 @@ static void walk(struct ull_pool *pool, bool (*visit)(void *context, const struc
 void ull_pool_walk(struct ull_pool *pool,
                    bool (*visit)(void *context, const struct ull_chunk_info *), void *context)
 {
+    if (ull__is_parents(pool))
+        return;
     ull__lock(&pool->lock);
     walk(pool, visit, context);
     ull__unlock(&pool->lock);

@@ -4,6 +4,7 @@
  * Without growth the limit is the reserve: all pages are taken at the start. With growth the reserve is
  * what is taken at the start and kept; both may be changed.
  */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "error.h"
@@ -19,6 +20,22 @@ void ull_pool_options_init(struct ull_pool_options *options)
                                          .address_factor = 16,
                                          .mapping_factor = 6};
 }
+
+/* --- processes ------------------------------------------------------------------------------------------- */
+
+unsigned int ull__forks;
+
+static void in_the_child(void)
+{
+    ull__forks++;
+}
+
+static void notice_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_the_child);
+}
+
+/* --- the start ------------------------------------------------------------------------------------------- */
 
 static void update_limit(struct ull_pool *pool)
 {
@@ -94,9 +111,12 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
     ull_status status = check_options(options, err);
     if (status != ULL_OK)
         return status;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, notice_forks);
     struct ull_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a pool");
+    pool->forks = ull__forks;
     pool->device = device;
     pool->options = *options;
     status = init(pool, err);
@@ -109,7 +129,7 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
 
 void ull_pool_destroy(struct ull_pool *pool)
 {
-    if (!pool)
+    if (!pool || ull__is_parents(pool))
         return;
     ull__lanes_finish(pool);
     ull__ranges_finish(pool);
@@ -121,6 +141,8 @@ void ull_pool_destroy(struct ull_pool *pool)
 
 ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     uint64_t most = pool->total_pages << pool->page_shift;
     struct ull_pool_options *o = &pool->options;
@@ -155,6 +177,8 @@ static ull_status set_reserve(struct ull_pool *pool, uint64_t reserve)
 
 ull_status ull_pool_set_reserve(struct ull_pool *pool, uint64_t reserve)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     ull_status status = set_reserve(pool, reserve);
     ull__unlock(&pool->lock);
@@ -163,6 +187,8 @@ ull_status ull_pool_set_reserve(struct ull_pool *pool, uint64_t reserve)
 
 ull_status ull_pool_trim(struct ull_pool *pool, uint64_t bytes, uint64_t *returned)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     ull__lanes_want(pool, (uint16_t)-1);
     uint64_t pages = ull__pages_return(pool, ull__pages_for(pool, bytes));
@@ -174,6 +200,8 @@ ull_status ull_pool_trim(struct ull_pool *pool, uint64_t bytes, uint64_t *return
 
 ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     if (bytes == 0)
         return ULL_E_INVALID;
     ull__lock(&pool->lock);
@@ -198,6 +226,8 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
 
 ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     ull_status status = ULL_E_NO_MEMORY;
     uint16_t lane = ull__lane_of(pool, stream);
@@ -249,6 +279,8 @@ static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, bool ca
 
 ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *graph)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
     ull_status status = graph_begin(pool, stream, capturing, graph);
@@ -258,6 +290,8 @@ ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *g
 
 ull_status ull_pool_graph_end(struct ull_pool *pool, void *stream)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     uint16_t lane = ull__lane_of(pool, stream);
     ull_status status = lane && pool->lanes[lane].graph_lane ? ULL_OK : ULL_E_INVALID;
@@ -271,6 +305,8 @@ ull_status ull_pool_graph_end(struct ull_pool *pool, void *stream)
 
 ull_status ull_pool_graph_release(struct ull_pool *pool, uint64_t graph, void *stream)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     ull_status status = ULL_E_NOT_FOUND;
     uint16_t lane = graph ? ull__lane_of(pool, stream) : 0;
@@ -282,6 +318,8 @@ ull_status ull_pool_graph_release(struct ull_pool *pool, uint64_t graph, void *s
 
 uint64_t ull_pool_graph_of(struct ull_pool *pool, void *stream)
 {
+    if (ull__is_parents(pool))
+        return 0;
     ull__lock(&pool->lock);
     uint16_t lane = ull__lane_of(pool, stream);
     uint64_t graph = lane ? pool->lanes[lane].last_graph : 0;

@@ -224,6 +224,8 @@ ull_status ull_pool_request(struct ull_pool *pool, const struct ull_request *req
     uint64_t alignment = request->alignment ? request->alignment : ULL_UNIT;
     if (request->bytes == 0 || (alignment & (alignment - 1)) != 0)
         return ULL_E_INVALID;
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     return allocate(pool, request, alignment < ULL_UNIT ? ULL_UNIT : alignment, refusal, address);
 }
 
@@ -239,6 +241,8 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
 {
     if (!address)
         return ULL_OK;
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
@@ -259,6 +263,8 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
 
 ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
 {
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
     struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);

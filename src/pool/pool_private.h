@@ -98,8 +98,12 @@ struct ull__slotset {
 
 enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 128 };
 
+/* How often this process is a forked child of one that had a pool (life.c). */
+extern unsigned int ull__forks;
+
 struct ull_pool {
     struct ull__lock lock;
+    unsigned int forks; /* ull__forks where it was made */
     struct ull__device *device;
     struct ull_pool_options options;
     uint64_t total_pages; /* of the device, as it said at the start */
@@ -156,6 +160,15 @@ struct ull_pool {
     unsigned __int128 in_use_sum; /* after each operation */
     uint64_t latency[ULL_LATENCY_BUCKETS];
 };
+
+/*
+ * Is this a forked child of the pool's process? It has neither the pool's device nor, perhaps, the thread that
+ * held the lock. Asked before the lock is taken.
+ */
+static inline bool ull__is_parents(const struct ull_pool *pool)
+{
+    return pool->forks != ull__forks;
+}
 
 /* --- arithmetic ---------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Everything that could be taken for memory in use, and is not. */
 static void addresses_that_are_none(void **state)
@@ -251,13 +253,88 @@ static void limits_under_threads(void **state)
     give(w, get(w, 3 * PAGE));
 }
 
+/* --- forked children -------------------------------------------------------------------------------------- */
+
+/* True if each call says that the pool is not this process's. */
+static bool all_refuse(struct world *w, void *address)
+{
+    uint64_t number = 0;
+    void *p = NULL;
+    struct ull_stats s = {.size = sizeof s};
+    struct ull_pool_options o;
+    ull__stream stream = w->streams[0];
+    const ull_status answers[] = {
+        ull_pool_allocate(w->pool, PAGE, stream, &p),
+        ull_pool_free(w->pool, address, stream),
+        ull_pool_use_on(w->pool, address, stream),
+        ull_pool_forget_stream(w->pool, stream),
+        ull_pool_graph_begin(w->pool, stream, &number),
+        ull_pool_graph_end(w->pool, stream),
+        ull_pool_graph_release(w->pool, 1, stream),
+        ull_pool_set_limit(w->pool, PAGE),
+        ull_pool_set_reserve(w->pool, PAGE),
+        ull_pool_trim(w->pool, UINT64_MAX, &number),
+        ull_pool_prewarm(w->pool, PAGE),
+        ull_pool_stats(w->pool, &s),
+    };
+    ull_pool_stats_reset(w->pool);
+    ull_pool_policy(w->pool, &o);
+    bool good = p == NULL && number == 0 && o.growth == w->options.growth &&
+                ull_pool_graph_of(w->pool, stream) == 0;
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        good = good && answers[i] == ULL_E_NO_DEVICE;
+    ull_pool_destroy(w->pool);
+    return good;
+}
+
+static void *hold_the_lock(void *context)
+{
+    struct world *w = context;
+    while (atomic_load(&working))
+        ull_pool_trim(w->pool, 0, NULL);
+    return NULL;
+}
+
+/* Also when another thread had the lock in the moment of the fork; what the parent has stays as it is. */
+static void forked_children(void **state)
+{
+    struct world *w = *state;
+    pthread_t thread;
+    start(w);
+    char *p = get(w, 2 * PAGE);
+    give(w, get(w, 5 * PAGE));
+    memset(p, 7, 2 * PAGE);
+    atomic_store(&working, 1);
+    assert_int_equal(pthread_create(&thread, NULL, hold_the_lock, w), 0);
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        int status;
+        if (child == 0) {
+            alarm(20);
+            _exit(all_refuse(w, p) ? 0 : 1);
+        }
+        assert_true(child > 0 && waitpid(child, &status, 0) == child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&working, 0);
+    pthread_join(thread, NULL);
+    assert_true(p[0] == 7 && p[2 * PAGE - 1] == 7);
+    assert_int_equal(stats(w).count, 1);
+    give(w, p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(addresses_that_are_none),      TEST(memory_of_a_sibling),
-        TEST(freed_twice_in_every_state),   TEST(numbers_at_the_edge),
-        TEST(destroyed_in_the_middle),      TEST(many_streams),
-        TEST(calls_of_graphs_out_of_order), TEST(limits_under_threads),
+        TEST(addresses_that_are_none),
+        TEST(memory_of_a_sibling),
+        TEST(freed_twice_in_every_state),
+        TEST(numbers_at_the_edge),
+        TEST(destroyed_in_the_middle),
+        TEST(many_streams),
+        TEST(calls_of_graphs_out_of_order),
+        TEST(limits_under_threads),
+        TEST(forked_children),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
