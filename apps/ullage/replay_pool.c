@@ -76,15 +76,9 @@ static ull_status open_pool(struct pool_player *player, struct ull_error *err)
     options.limit =
         memory->percent > 0 ? (uint64_t)((double)total / 100 * memory->percent) : memory->bytes;
     options.growth = !player->request->preallocate;
-    bool plain = strcmp(player->device->ops->name, "cuda-plain") == 0;
-    if (plain) {
-        /* It takes its memory at the start anyway, and cannot map pages a second time. */
-        options.growth = false;
-        options.small_bytes = 0;
-    }
     /* What is not free cannot be taken at the start. */
     if (!options.growth && options.limit == 0)
-        options.limit = plain ? free_bytes / 10 * 9 : free_bytes;
+        options.limit = free_bytes;
     status = ull_pool_create(player->device, &options, &player->pool, err);
     if (status != ULL_OK)
         return status;

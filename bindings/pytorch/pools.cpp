@@ -104,7 +104,7 @@ Pool *make_pool(const State &all, int device)
     if (status == ULL_OK) {
         ull_pool_options options;
         ull_plan_device plan = plan_device(all.settings, device, made->seam);
-        ull_plan_pool_options(&plan, made->seam, &options);
+        ull_plan_pool_options(&plan, &options);
         status = make_chain(*made, options, all, &error);
     }
     if (status != ULL_OK)

@@ -154,9 +154,8 @@ ull_status ull_config_plan(struct ull_config *config, const struct ull_environme
 ull_status ull_config_plan_card(struct ull_config *config,
                                 const struct ull_environment *environment, int card,
                                 uint64_t free_bytes, struct ull_plan *plan, struct ull_error *err);
-/* The pool of a planned device: the defaults, with what the plan says and what the device needs. */
-void ull_plan_pool_options(const struct ull_plan_device *plan, const struct ull__device *device,
-                           struct ull_pool_options *options);
+/* The pool of a planned device: the defaults, with what the plan says. */
+void ull_plan_pool_options(const struct ull_plan_device *plan, struct ull_pool_options *options);
 
 /*
  * The settings in force as text for ULLAGE_CONFIG, so that children have the same: cards are named by
@@ -189,9 +188,8 @@ struct ull_devices;
 #define ULL_HERE __FILE__ ":" ULL_HERE_LINE(__LINE__)
 
 /*
- * Opens the visible cards, reads what is free on them, plans, and makes the pools of the plan. A card that
- * cannot map pages ("cuda-plain") takes its limit at the start, growing or not. by says who starts (ULL_HERE, or NULL). On failure
- * nothing is open and nothing has started. ULL_E_STARTED: it has been.
+ * Opens the visible cards, reads what is free on them, plans, and makes the pools of the plan. by says who
+ * starts (ULL_HERE, or NULL). On failure nothing is open and nothing has started. ULL_E_STARTED: it has been.
  */
 ull_status ull_config_start(struct ull_config *config, const struct ull_environment *environment,
                             const struct ull_opener *opener, const char *by,

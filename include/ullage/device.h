@@ -33,8 +33,8 @@ ull_status ull_device_open_cuda(int ordinal, ull_device **device, struct ull_err
 void ull_device_close(ull_device *device);
 
 /*
- * "host", "cuda", or "cuda-plain": a card that cannot map pages. A pool over that one takes all it will
- * ever have at its start; make it with growth false and small_bytes 0.
+ * "host", "cuda", or "cuda-plain": a card that cannot map pages. A pool over that one cannot put free
+ * pages side by side and gives them back in the pieces in which it took them; see pool.h.
  */
 const char *ull_device_name(const ull_device *device);
 /* What a pool takes and gives back at a time, a power of two. */

@@ -6,6 +6,11 @@
  * mapped side by side when they are needed. Memory is handed out in units of 256 bytes. Nothing of the
  * pool's own is in device memory.
  *
+ * That does not hold on a device that cannot map pages ("cuda-plain", device.h). The pool takes regions
+ * there, each as large as all before together, and refuses when no free run in a region fits and the
+ * limit or the device leaves no room for a further region, though regions that are free as a whole are
+ * given back for it. Trims, the watermark and a lowered limit give back such regions only.
+ *
  * Order. Every request and every free names a stream. What was freed on a stream may be handed out
  * again to requests on the same stream at once, to others only after the stream has passed the point
  * of the free. NULL is the default stream, in no special relation to others.
@@ -33,7 +38,8 @@ struct ull_pool_options {
     uint64_t limit;   /* most bytes of pages held [0: all that the device has] */
     uint64_t reserve; /* pages held from the start on and never given back [0] */
     bool growth; /* take further pages when needed, up to the limit; else `reserve` is all [true] */
-    /* Requests of at most so many bytes are kept apart from larger ones [1 MiB]. */
+    /* Requests of at most so many bytes are kept apart from larger ones [1 MiB; none where pages cannot
+     * be mapped]. */
     uint64_t small_bytes;
     /* Free pages above this share of the limit that nothing needed for idle_ns are given back. */
     unsigned int watermark_percent; /* [70] */
@@ -63,13 +69,14 @@ struct ull_refusal {
     uint64_t held;         /* pages held, in bytes */
     uint64_t in_use;       /* bytes of chunks in use */
     uint64_t free;         /* held - in_use */
-    uint64_t free_pages;   /* bytes of pages that this request could have had */
-    uint64_t left;         /* bytes of pages left under the limit */
-    uint64_t pending;      /* bytes that still wait for a stream */
+    uint64_t free_pages; /* bytes of pages that this request could have had; regions: in one run */
+    uint64_t left;       /* bytes of pages left under the limit */
+    uint64_t pending;    /* bytes that still wait for a stream */
     uint64_t largest_free; /* largest run of free addresses */
     double fragmentation;  /* 1 - largest_free / free */
     bool device_full;      /* the limit would have allowed it, the device had no memory */
     bool growth;           /* the policy in force */
+    bool regions; /* of a device that cannot map pages: a run has to be free, not only pages */
     unsigned int holder_count;
     struct ull_holder holders[ULL_REFUSAL_HOLDERS]; /* largest first */
 };

@@ -207,15 +207,11 @@ static void destroy(struct ull__device *device)
             driver->cuEventDestroy_v2(cuda->idle[i]);
         ull__cuda_leave(cuda, &scope);
     }
-    while (cuda->regions)
-        ull__cuda_plain_release(device, cuda->regions->address, cuda->regions->promised);
     if (driver->cuDevicePrimaryCtxRelease_v2)
         driver->cuDevicePrimaryCtxRelease_v2(cuda->number);
     else if (driver->cuDevicePrimaryCtxRelease)
         driver->cuDevicePrimaryCtxRelease(cuda->number);
     pthread_mutex_destroy(&cuda->lock);
-    free(cuda->names.idle);
-    free(cuda->names.mapped);
     free(cuda);
 }
 
@@ -239,13 +235,9 @@ static const struct ull__device_ops mapped_ops = {.name = "cuda",
 
 static const struct ull__device_ops plain_ops = {.name = "cuda-plain",
                                                  .destroy = destroy,
-                                                 .memory = ull__cuda_plain_memory,
-                                                 .reserve = ull__cuda_plain_reserve,
-                                                 .release = ull__cuda_plain_release,
+                                                 .memory = memory,
                                                  .create = ull__cuda_plain_create,
                                                  .destroy_pages = ull__cuda_plain_destroy_pages,
-                                                 .map = ull__cuda_plain_map,
-                                                 .unmap = ull__cuda_plain_unmap,
                                                  ORDER_OPS};
 
 static const int needed_calls[] = {
@@ -364,7 +356,8 @@ ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct
     }
     pthread_mutex_init(&cuda->lock, NULL);
     cuda->device.page_bytes = (uint64_t)2 << 20;
-    cuda->device.ops = maps_pages(cuda) ? &mapped_ops : &plain_ops;
+    cuda->device.regions = !maps_pages(cuda);
+    cuda->device.ops = cuda->device.regions ? &plain_ops : &mapped_ops;
     *out = &cuda->device;
     return ULL_OK;
 }

@@ -12,22 +12,6 @@
 
 enum { ULL_CUDA_IDLE_EVENTS = 256 };
 
-/* A plain allocation that stands for reserved addresses: see cuda_plain.c. */
-struct ull__cuda_region {
-    struct ull__cuda_region *next;
-    uint64_t address;
-    uint64_t promised; /* bytes that the caller believes to be reserved */
-    uint64_t pages;    /* of them, from the start, have memory */
-    ull__page mapped[];
-};
-
-/* The names of a plain device's pages: 1 to capacity. */
-struct ull__cuda_names {
-    uint64_t capacity, idle_count;
-    ull__page *idle; /* those that no page has now */
-    bool *mapped;    /* by name */
-};
-
 struct ull__cuda_device {
     struct ull__device device;
     const union ull__cuda *driver;
@@ -36,9 +20,6 @@ struct ull__cuda_device {
     pthread_mutex_t lock;               /* over all that follows */
     CUevent idle[ULL_CUDA_IDLE_EVENTS]; /* made, and in nobody's use */
     size_t idle_count;
-    struct ull__cuda_region *regions; /* of a plain device */
-    uint64_t region_pages, created;   /* pages that they have, and that were given out */
-    struct ull__cuda_names names;
 };
 
 /* What a thread had before a call of ours. */
@@ -77,12 +58,7 @@ void ull__cuda_stream_destroy(struct ull__device *, ull__stream);
 ull_status ull__cuda_synchronize(struct ull__device *, ull__stream);
 
 /* cuda_plain.c */
-ull_status ull__cuda_plain_memory(struct ull__device *, uint64_t *free_bytes, uint64_t *total_bytes);
-ull_status ull__cuda_plain_reserve(struct ull__device *, uint64_t bytes, uint64_t *address);
-void ull__cuda_plain_release(struct ull__device *, uint64_t address, uint64_t bytes);
-ull_status ull__cuda_plain_create(struct ull__device *, size_t count, ull__page *pages);
-void ull__cuda_plain_destroy_pages(struct ull__device *, size_t count, const ull__page *pages);
-ull_status ull__cuda_plain_map(struct ull__device *, uint64_t, size_t, const ull__page *);
-void ull__cuda_plain_unmap(struct ull__device *, uint64_t address, size_t count);
+ull_status ull__cuda_plain_create(struct ull__device *device, size_t count, ull__page *pages);
+void ull__cuda_plain_destroy_pages(struct ull__device *device, size_t count, const ull__page *pages);
 
 #endif

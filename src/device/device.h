@@ -2,8 +2,14 @@
  * device.h: the seam to memory. A device gives address space and pages, maps pages into addresses,
  * moves bytes, and orders work on streams. It knows nothing of allocators, limits or tensors.
  *
- * Implementations: host.c (one file of memory, mapped; always there) and cuda.c (the driver's
- * virtual-memory calls). All of them pass tests/conformance/device_suite.c.
+ * Implementations: host.c (one file of memory, mapped; always there), cuda.c (the driver's
+ * virtual-memory calls) and cuda_plain.c (a driver without them). All of them pass
+ * tests/conformance/device_suite.c.
+ *
+ * A device that cannot map has `regions` set: memory and addresses come only together. create gives one
+ * region, `count` pages that lie side by side, and each page's name is its address, a multiple of 256
+ * bytes; what one create gave goes back whole, by one destroy_pages. Such a device has no reserve,
+ * release, map and unmap (they are NULL), since there is nothing that they could do.
  *
  * Sizes and addresses are bytes and multiples of ull__device_page() unless said otherwise. Calls are
  * thread safe for different ranges and pages. A call either does all that it is asked or changes nothing.
@@ -19,7 +25,7 @@
 
 struct ull__device;
 
-/* A page of device memory, by the implementation's own name for it. Never 0. */
+/* A page of device memory, by the implementation's own name for it (regions: its address). Never 0. */
 typedef uint64_t ull__page;
 /* An order of work. NULL is the default stream of the device. */
 typedef void *ull__stream;
@@ -81,6 +87,7 @@ struct ull__device_ops {
 struct ull__device {
     const struct ull__device_ops *ops;
     uint64_t page_bytes; /* mapping granularity, a power of two */
+    bool regions;        /* pages have their place from the start, and go back as they came */
 };
 
 /*

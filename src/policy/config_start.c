@@ -44,18 +44,12 @@ static ull_status open_card(struct ull_devices *devices, int card, struct ull_er
     return ULL_OK;
 }
 
-void ull_plan_pool_options(const struct ull_plan_device *plan, const struct ull__device *device,
-                           struct ull_pool_options *options)
+void ull_plan_pool_options(const struct ull_plan_device *plan, struct ull_pool_options *options)
 {
     ull_pool_options_init(options);
     options->limit = plan->limit;
     options->reserve = plan->start;
     options->growth = plan->growth;
-    if (strcmp(ull_device_name(device), "cuda-plain") == 0) {
-        options->reserve = plan->limit;
-        options->growth = false;
-        options->small_bytes = 0;
-    }
 }
 
 static ull_status make_pool(struct ull_devices *devices, const struct ull_plan_device *plan,
@@ -65,7 +59,7 @@ static ull_status make_pool(struct ull_devices *devices, const struct ull_plan_d
     logical->plan = *plan;
     struct ull__device *device = devices->card[plan->card].device;
     struct ull_pool_options options;
-    ull_plan_pool_options(plan, device, &options);
+    ull_plan_pool_options(plan, &options);
     ull_status status = ull_pool_create(device, &options, &logical->pool, err);
     if (status == ULL_OK && ull_alloc_over_pool(logical->pool, &logical->base) != ULL_OK)
         status = ull__fail(err, ULL_E_NO_MEMORY, "no host memory for an adaptor");

@@ -260,8 +260,10 @@ ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, 
     uint64_t needed = ull__pages_for(pool, size);
     uint64_t left = pool->limit_pages > pool->held ? pool->limit_pages - pool->held : 0;
     *shortage = (struct ull__shortage){.needed = needed, .left = left};
-    if (needed > pool->total_pages || !ull__host_memory(pool, 2 * needed))
+    if (needed > pool->total_pages || !ull__host_memory(pool, pool->plain ? 0 : 2 * needed))
         return ULL_E_NO_MEMORY;
+    if (pool->plain)
+        return ull__regions_build(pool, size, alignment, shortage, chunk);
     *chunk = use_view(pool, needed, alignment, lane);
     if (*chunk)
         return ULL_OK;
@@ -351,6 +353,8 @@ ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__sh
 
 ull_status ull__commit(struct ull_pool *pool, uint64_t count)
 {
+    if (pool->plain)
+        return ull__regions_commit(pool, count);
     return ull__host_memory(pool, 0) ? add_pages(pool, count, 0) : ULL_E_NO_MEMORY;
 }
 
@@ -409,7 +413,8 @@ struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t 
         }
         if (!start)
             start = c;
-        uint64_t from = align_up(start->address, alignment);
+        uint64_t place = ull__place(pool, start->address);
+        uint64_t from = start->address + (align_up(place, alignment) - place);
         if (from + size <= c->address + c->size)
             return join_run(pool, start, from, from + size, lane);
     }

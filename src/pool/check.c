@@ -122,6 +122,34 @@ static void check_ranges(struct ull_pool *pool, struct findings *f)
     }
 }
 
+/* Regions hold all pages, none lies in two, and a hole is before and behind each. */
+static void check_regions(struct ull_pool *pool, struct findings *f)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < pool->region_count && f->good; i++) {
+        const struct ull__region *region = &pool->regions[i];
+        uint32_t end = region->first + region->count;
+        const struct ull__chunk *before = ull__cover(pool, region->first - 1);
+        const struct ull__chunk *behind = ull__cover(pool, end);
+        pages += region->count;
+        expect(f, before && before->state == ULL_HOLE && behind && behind->state == ULL_HOLE,
+               "region at slot %u has a neighbour", region->first);
+        expect(f, before && before->next && before->next->address % pool->page_bytes == 0,
+               "region at slot %u: first chunk", region->first);
+        uint64_t address = ull__slot_address(pool, end) - ULL_UNIT;
+        expect(f, ull__at_place(pool, ull__place(pool, address)) == address,
+               "region at slot %u: its places are not its own", region->first);
+        for (uint32_t slot = region->first; slot < end; slot++)
+            expect(f,
+                   pool->slots[slot].home == slot &&
+                       pool->names[slot] == pool->names[region->first] +
+                                                ((uint64_t)(slot - region->first) << pool->page_shift),
+                   "slot %u is not of its region", slot);
+    }
+    expect(f, !pool->plain || pages == pool->held, "regions have %llu pages",
+           (unsigned long long)pages);
+}
+
 /* A page is used at one of its slots, and a shadow at all others; or it is free at home. */
 static void check_page(struct ull_pool *pool, uint32_t home, uint64_t *free_pages, struct findings *f)
 {
@@ -147,6 +175,7 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
     uint64_t free_pages = 0, held = 0, lanes = 0;
     ull__lock(&pool->lock);
     check_ranges(pool, &f);
+    check_regions(pool, &f);
     for (uint32_t i = 0; i < pool->home_count && f.good; i++) {
         if (pool->slots[i].home == NONE)
             continue;

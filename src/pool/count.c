@@ -188,15 +188,33 @@ static bool describe(const struct ull__chunk *c, struct ull_chunk_info *info)
     return true;
 }
 
+/* From a chunk to the end of its range, or on a device with regions of its region. */
+static bool walk_chunks(struct ull_pool *pool, const struct ull__chunk *c,
+                        bool (*visit)(void *context, const struct ull_chunk_info *), void *context)
+{
+    for (; c && !(pool->plain && c->state == ULL_HOLE); c = c->next) {
+        struct ull_chunk_info info;
+        if (!describe(c, &info))
+            continue;
+        info.address = ull__place(pool, c->address);
+        if (!visit(context, &info))
+            return false;
+    }
+    return true;
+}
+
 static void walk(struct ull_pool *pool, bool (*visit)(void *context, const struct ull_chunk_info *),
                  void *context)
 {
-    for (uint32_t r = ULL_HOME; r != (uint32_t)ULL_NONE; r = pool->ranges[r].next) {
-        for (const struct ull__chunk *c = pool->ranges[r].chunks; c; c = c->next) {
-            struct ull_chunk_info info;
-            if (describe(c, &info) && !visit(context, &info))
-                return;
-        }
+    uint64_t place = 0;
+    const struct ull__chunk *c;
+    while (pool->plain && (c = ull__regions_next(pool, &place))) {
+        if (!walk_chunks(pool, c, visit, context))
+            return;
+    }
+    for (uint32_t r = ULL_HOME; r != (uint32_t)ULL_NONE && !pool->plain; r = pool->ranges[r].next) {
+        if (!walk_chunks(pool, pool->ranges[r].chunks, visit, context))
+            return;
     }
 }
 
@@ -250,7 +268,8 @@ void ull__refusal_fill(struct ull_pool *pool, const struct ull_request *request,
                                     .largest_free = s.largest_free,
                                     .fragmentation = s.fragmentation,
                                     .device_full = shortage->device_full,
-                                    .growth = pool->options.growth};
+                                    .growth = pool->options.growth,
+                                    .regions = pool->plain};
     if (shortage->needed >= UINT64_MAX >> pool->page_shift)
         refusal->wanted_pages = UINT64_MAX;
     walk(pool, add_holder, refusal);
@@ -271,9 +290,16 @@ void ull_refusal_text(const struct ull_refusal *r, char *text, size_t size)
 {
     char a[ULL_SIZE_TEXT], b[ULL_SIZE_TEXT], c[ULL_SIZE_TEXT], d[ULL_SIZE_TEXT];
     size_t at = 0;
-    append(text, size, &at, "pool: refused %s (%llu bytes): free pages %s + left under the limit %s",
-           ull__size_text(r->wanted, a), (unsigned long long)r->wanted,
-           ull__size_text(r->free_pages, b), ull__size_text(r->left, c));
+    append(text, size, &at, "pool: refused %s (%llu bytes): ", ull__size_text(r->wanted, a),
+           (unsigned long long)r->wanted);
+    if (r->regions)
+        append(text, size, &at,
+               "the device cannot put free pages side by side; largest free run %s, "
+               "left under the limit for a new region %s",
+               ull__size_text(r->largest_free, b), ull__size_text(r->left, c));
+    else
+        append(text, size, &at, "free pages %s + left under the limit %s",
+               ull__size_text(r->free_pages, b), ull__size_text(r->left, c));
     append(text, size, &at, ". Limit %s (this pool only%s), held %s, in use %s",
            ull__size_text(r->limit, a), r->growth ? "" : ", growth off", ull__size_text(r->held, b),
            ull__size_text(r->in_use, c));

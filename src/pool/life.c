@@ -67,6 +67,9 @@ static ull_status init_limits(struct ull_pool *pool, struct ull_error *err)
         return ull__fail(err, status, "the device does not say how much memory it has");
     pool->page_bytes = pool->device->page_bytes;
     pool->page_shift = (unsigned int)__builtin_ctzll(pool->page_bytes);
+    pool->plain = pool->device->regions;
+    if (pool->plain)
+        o->small_bytes = 0; /* their pages would have to be mapped a second time */
     pool->total_pages = total >> pool->page_shift;
     uint64_t most = pool->total_pages << pool->page_shift;
     o->limit = o->limit == 0 || o->limit > most ? most : o->limit;

@@ -33,8 +33,9 @@ static void leave(struct ull_pool *pool, uint32_t slot)
 
 static ull_status map(struct ull_pool *pool, uint32_t slot, uint64_t count, const ull__page *names)
 {
-    ull_status status =
-        pool->device->ops->map(pool->device, ull__slot_address(pool, slot), count, names);
+    ull_status status = ULL_OK;
+    if (!pool->plain)
+        status = pool->device->ops->map(pool->device, ull__slot_address(pool, slot), count, names);
     if (status == ULL_OK) {
         pool->stats.maps++;
         pool->mapped += count;
@@ -44,7 +45,8 @@ static ull_status map(struct ull_pool *pool, uint32_t slot, uint64_t count, cons
 
 static void unmap(struct ull_pool *pool, uint32_t slot, uint32_t count)
 {
-    pool->device->ops->unmap(pool->device, ull__slot_address(pool, slot), count);
+    if (!pool->plain)
+        pool->device->ops->unmap(pool->device, ull__slot_address(pool, slot), count);
     pool->stats.unmaps++;
     pool->mapped -= count;
 }
@@ -112,8 +114,7 @@ static void leave_views(struct ull_pool *pool, uint32_t home)
     }
 }
 
-/* Gives back a run of home slots, whose pages are in no views. */
-static void return_run(struct ull_pool *pool, uint32_t first, uint32_t count)
+void ull__pages_release(struct ull_pool *pool, uint32_t first, uint32_t count)
 {
     for (uint32_t slot = first; slot < first + count; slot++) {
         pool->free_bits[slot / 64] &= ~((uint64_t)1 << (slot % 64));
@@ -133,6 +134,9 @@ uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count)
     uint64_t keep = ull__pages_for(pool, pool->options.reserve), done = 0;
     uint64_t most = pool->held > keep ? pool->held - keep : 0;
     count = count < most ? count : most;
+    if (pool->plain)
+        return pool->held > pool->limit_pages ? ull__regions_within_limit(pool)
+                                              : ull__regions_return(pool, count, 0, keep);
     if (count == 0 || !ull__host_memory(pool, 0))
         return 0;
     ull__retained_return(pool);
@@ -146,7 +150,7 @@ uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count)
                can_return(pool, first - 1))
             leave_views(pool, --first);
         if (first < end)
-            return_run(pool, first, end - first);
+            ull__pages_release(pool, first, end - first);
         done += end - first;
         end = first < end ? first : end - 1;
     }
@@ -158,11 +162,17 @@ uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count)
 void ull__idle(struct ull_pool *pool, uint64_t now)
 {
     uint64_t over = pool->held > pool->limit_pages ? pool->held - pool->limit_pages : 0;
+    uint64_t keep = ull__pages_for(pool, pool->options.reserve);
     if (now - pool->idle_since >= pool->options.idle_ns) {
         uint64_t mark = pool->limit_pages / 100 * pool->options.watermark_percent +
                         pool->limit_pages % 100 * pool->options.watermark_percent / 100;
         uint64_t above = pool->held > mark ? pool->held - mark : 0;
         uint64_t idle = pool->idle_low < above ? pool->idle_low : above;
+        if (pool->plain && above > 0) { /* a region may go that lies across the mark */
+            ull__lanes_want(pool, (uint16_t)-1);
+            ull__regions_return(pool, pool->idle_low, mark, keep);
+            idle = 0;
+        }
         over = over > idle ? over : idle;
         pool->idle_since = now;
         pool->idle_low = pool->free_pages;

@@ -4,7 +4,8 @@
  * A request takes the best fit among what its stream has free and what nobody waits for. If there is
  * none, in this order: frees of other streams that have passed, free neighbours that wait for this
  * stream joined with those that wait for none, free pages put together with the missing new ones
- * (build.c), and at last a wait for frees that are pending.
+ * (build.c; where the device cannot map pages, a new region: regions.c), and at last a wait for frees that
+ * are pending.
  *
  * Small requests are kept apart: they have ranges of their own, though both kinds share the pages.
  * A program keeps many small things for long (parameters of biases, counters, states); one of
@@ -35,18 +36,28 @@ static uint64_t align_up(uint64_t address, uint64_t alignment)
     return (address + alignment - 1) & ~(alignment - 1);
 }
 
-static bool fits(const struct ull__chunk *c, uint64_t size, uint64_t alignment)
+/* Bytes from the start of a chunk to the first aligned place. Apart, since hardly a request asks. */
+__attribute__((noinline)) static uint64_t lost_to(const struct ull_pool *pool,
+                                                  const struct ull__chunk *c, uint64_t alignment)
 {
-    uint64_t lost = align_up(c->address, alignment) - c->address;
+    uint64_t place = ull__place(pool, c->address);
+    return align_up(place, alignment) - place;
+}
+
+static bool fits(const struct ull_pool *pool, const struct ull__chunk *c, uint64_t size,
+                 uint64_t alignment)
+{
+    uint64_t lost = lost_to(pool, c, alignment);
     return c->size >= lost && c->size - lost >= size;
 }
 
 /* The best fit at an alignment: a few are looked at in order, then one is taken that must do. */
-static struct ull__chunk *find_aligned(const struct ull__bins *bins, const struct ask *ask)
+static struct ull__chunk *find_aligned(const struct ull_pool *pool, const struct ull__bins *bins,
+                                       const struct ask *ask)
 {
     struct ull__chunk *c = ull__bins_find(bins, ask->size, 0);
     for (int i = 0; c && i < ALIGNED_LOOKS; i++) {
-        if (fits(c, ask->size, ask->alignment))
+        if (fits(pool, c, ask->size, ask->alignment))
             return c;
         c = ull__bins_find(bins, c->size, c->address + 1);
     }
@@ -61,7 +72,7 @@ static inline struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t l
         return NULL;
     if (ask->alignment == ULL_UNIT)
         return ull__bins_find(bins, ask->size, 0);
-    return find_aligned(bins, ask);
+    return find_aligned(pool, bins, ask);
 }
 
 static inline struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned int tier,
@@ -99,7 +110,8 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
     *shortage = (struct ull__shortage){.needed = ull__pages_for(pool, ask->size)};
     if (!within_limit(pool))
         return NULL;
-    if (ull__lanes_want(pool, ask->lane))
+    /* A region can go only when the own stream has passed it too; and nothing but this finds what is free. */
+    if (ull__lanes_want(pool, pool->plain ? (uint16_t)-1 : ask->lane) || pool->plain)
         c = find(pool, ask);
     if (c)
         return c;
@@ -111,7 +123,7 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
         ull__retained_return(pool);
         c = find(pool, ask);
     }
-    if (!c && pool->crowded)
+    if (!c && (pool->crowded || pool->plain)) /* plain: for an aligned fit that was not looked at */
         c = ull__coalesce(pool, ask->size, ask->alignment, ask->lane);
     if (!c)
         ull__build(pool, ask->size, ask->alignment, ask->lane, shortage, &c);
@@ -124,7 +136,8 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
 static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask *ask,
                    uint64_t requested, const char *tag)
 {
-    c = ull__take(pool, c, align_up(c->address, ask->alignment), ask->size);
+    uint64_t lost = ask->alignment > ULL_UNIT ? lost_to(pool, c, ask->alignment) : 0;
+    c = ull__take(pool, c, c->address + lost, ask->size);
     c->u.live.requested = requested;
     c->u.live.tag = tag;
     c->uses = 0;
@@ -137,7 +150,7 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
         ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
     ull__table_add(pool, c);
     ull__count_allocation(pool, c->size, requested);
-    return (void *)(uintptr_t)c->address;
+    return (void *)(uintptr_t)ull__place(pool, c->address);
 }
 
 static inline bool host_memory(struct ull_pool *pool)
@@ -148,13 +161,13 @@ static inline bool host_memory(struct ull_pool *pool)
 /*
  * For other streams first. Then, with several streams, for the own one too: half a page that waits for it
  * and half a page that nobody waits for are a free page only after that. Above a limit that was lowered
- * also with one: only what has passed can be given back.
+ * also with one: only what has passed can be given back. So it is with regions.
  */
 static bool wait_for_frees(struct ull_pool *pool, const struct ask *ask, uint64_t timeout_ns)
 {
     if (ull__lanes_wait(pool, ask->lane, timeout_ns))
         return true;
-    if (!pool->crowded && pool->held <= pool->limit_pages)
+    if (!pool->crowded && pool->held <= pool->limit_pages && !pool->plain)
         return false;
     return ull__lanes_want(pool, (uint16_t)-1) || ull__lanes_wait(pool, (uint16_t)-1, timeout_ns);
 }
@@ -248,7 +261,8 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     uint64_t began = ull__count_begin(pool);
     ull_status status = ULL_E_INVALID;
     uint16_t lane = ull__lane_now(pool, stream, capturing);
-    struct ull__chunk *c = lane ? ull__table_take(pool, (uintptr_t)address) : NULL;
+    struct ull__chunk *c =
+        lane ? ull__table_take(pool, ull__at_place(pool, (uintptr_t)address)) : NULL;
     if (lane == 0)
         status = ULL_E_NO_MEMORY;
     if (c) {
@@ -267,7 +281,7 @@ ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
         return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
-    struct ull__chunk *c = ull__table_find(pool, (uintptr_t)address);
+    struct ull__chunk *c = ull__table_find(pool, ull__at_place(pool, (uintptr_t)address));
     uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
     ull_status status = c ? ULL_E_NO_MEMORY : ULL_E_INVALID;
     if (lane != 0)

@@ -11,6 +11,7 @@
  *   range   home or a view: slots that follow each other with different pages in them. Chunks do not
  *           cross ranges, so no chunk has a page twice.
  *   chunk   a piece of a range, in a list by address (boundary tags).
+ *   region  on a device that cannot map pages: slots of home whose pages came together (regions.c).
  *   lane    an order in which memory is reused: a stream, a captured graph's part on a stream, or
  *           lane 0 for memory that nothing waits for.
  *
@@ -59,6 +60,10 @@ struct ull__view {
     uint32_t count, first; /* slots */
     uint32_t range;
     uint32_t busy; /* the place of a page that was in use when somebody looked last */
+};
+
+struct ull__region {
+    uint32_t first, count; /* slots of home */
 };
 
 struct ull__recorded {
@@ -112,6 +117,7 @@ struct ull_pool {
     /* Addresses. */
     uint64_t base, page_bytes;
     unsigned int page_shift;
+    bool plain; /* the device has regions: addresses are the pool's own, see ull__place */
     uint32_t slot_count;
     struct ull__slot *slots;
     uint32_t *range_of; /* by slot */
@@ -126,7 +132,7 @@ struct ull_pool {
 
     /* Pages. */
     uint32_t home_count;
-    ull__page *names;    /* by home slot */
+    ull__page *names;    /* by home slot; of a device with regions, where the page is */
     uint64_t *free_bits; /* by home slot: the page is free */
     uint32_t *scratch;   /* home_count numbers */
     ull__page *name_scratch;
@@ -135,6 +141,11 @@ struct ull_pool {
     uint32_t small_end; /* behind the last slot of that view that ever had a page */
     uint64_t idle_low;  /* fewest free pages since idle_since */
     uint64_t idle_since;
+
+    /* Of a device with regions. */
+    struct ull__region *regions;
+    uint32_t region_count, region_capacity;
+    uint64_t region_alignment; /* which all of them had so far, at most a page */
 
     /* Chunks. */
     struct ull__chunk *spare; /* linked by next */
@@ -191,6 +202,18 @@ static inline uint64_t ull__slot_address(const struct ull_pool *pool, uint64_t s
 static inline uint64_t ull__pages_for(const struct ull_pool *pool, uint64_t bytes)
 {
     return (bytes >> pool->page_shift) + ((bytes & (pool->page_bytes - 1)) != 0);
+}
+
+/* Where the device has what the pool has at an address that has a page; and the reverse, 0 for none. */
+uint64_t ull__regions_place(const struct ull_pool *pool, uint64_t address);
+uint64_t ull__regions_at_place(const struct ull_pool *pool, uint64_t place);
+static inline uint64_t ull__place(const struct ull_pool *pool, uint64_t address)
+{
+    return __builtin_expect(pool->plain, 0) ? ull__regions_place(pool, address) : address;
+}
+static inline uint64_t ull__at_place(const struct ull_pool *pool, uint64_t place)
+{
+    return __builtin_expect(pool->plain, 0) ? ull__regions_at_place(pool, place) : place;
 }
 
 /* --- slotset.c ------------------------------------------------------------------------------------ */
@@ -341,10 +364,33 @@ ull_status ull__pages_create(struct ull_pool *pool, uint32_t slot, uint64_t coun
 ull_status ull__view_map(struct ull_pool *pool, uint32_t slot, uint64_t count, const uint32_t *homes);
 /* The reverse; a run without holes. */
 void ull__view_unmap(struct ull_pool *pool, uint32_t slot, uint32_t count);
-/* Gives back at most `count` free pages, never the reserve; returns how many. */
+/* Gives back a run of home slots, whose pages are free, may go and are in no views. */
+void ull__pages_release(struct ull_pool *pool, uint32_t first, uint32_t count);
+/*
+ * Gives back at most `count` free pages, never the reserve; returns how many. Of a device with regions
+ * those that are free as a whole, and more than `count` rather than stay above the limit.
+ */
 uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count);
 /* Gives back what the watermark or a lowered limit asks for. Called now and then. */
 void ull__idle(struct ull_pool *pool, uint64_t now);
+
+/* --- regions.c: a device that cannot map pages -------------------------------------------------------- */
+
+/* As ull__build, and for requests of any size: a chunk, FREE. */
+ull_status ull__regions_build(struct ull_pool *pool, uint64_t size, uint64_t alignment,
+                              struct ull__shortage *shortage, struct ull__chunk **chunk);
+/* As ull__commit. */
+ull_status ull__regions_commit(struct ull_pool *pool, uint64_t count);
+/*
+ * Gives back regions that are free as a whole, of at most `most` pages together, until no more than
+ * `target` are held, and never so that fewer than `keep` are; returns how many pages.
+ */
+uint64_t ull__regions_return(struct ull_pool *pool, uint64_t most, uint64_t target, uint64_t keep);
+/* The same until the limit is kept, and then has the reserve again. */
+uint64_t ull__regions_within_limit(struct ull_pool *pool);
+/* The first chunk of the region that lies next behind a place, which moves on to it; NULL: none. */
+const struct ull__chunk *ull__regions_next(const struct ull_pool *pool, uint64_t *place);
+void ull__regions_finish(struct ull_pool *pool);
 
 /* --- ranges.c --------------------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 #include "error.h"
 #include "pool_private.h"
 
-enum { HOME_FACTOR = 2, SPARE_MAPPINGS = 64 };
+enum { HOME_FACTOR = 2, PLAIN_HOME_FACTOR = 4, SPARE_MAPPINGS = 64 };
 #define NONE ((uint32_t)ULL_NONE)
 
 /* --- holes of home --------------------------------------------------------------------------------------- */
@@ -403,6 +403,12 @@ ull_status ull__ranges_init(struct ull_pool *pool, struct ull_error *err)
 {
     uint64_t home = pool->total_pages * HOME_FACTOR, slots = 0;
     ull_status status = ULL_E_NO_MEMORY;
+    if (pool->plain) { /* made-up addresses: see regions.c */
+        home = pool->total_pages * PLAIN_HOME_FACTOR;
+        slots = 2 * home;
+        pool->base = pool->region_alignment = pool->page_bytes;
+        status = slots < (uint64_t)1 << 24 ? ULL_OK : ULL_E_NO_MEMORY;
+    }
     /* Fewer addresses, if it has to be. */
     for (uint64_t factor = pool->options.address_factor;
          factor >= 2 * HOME_FACTOR && status != ULL_OK; factor--) {
@@ -421,8 +427,8 @@ ull_status ull__ranges_init(struct ull_pool *pool, struct ull_error *err)
     return ULL_OK;
 }
 
-/* Unmaps everything, in use or not, views first; work is over. */
-void ull__ranges_finish(struct ull_pool *pool)
+/* Views first. */
+static void unmap_all(struct ull_pool *pool)
 {
     const struct ull__device_ops *ops = pool->device->ops;
     for (uint32_t slot = pool->slots ? pool->slot_count : 0; slot > 0;) {
@@ -440,6 +446,15 @@ void ull__ranges_finish(struct ull_pool *pool)
     }
     if (pool->slot_count)
         ops->release(pool->device, pool->base, (uint64_t)pool->slot_count << pool->page_shift);
+}
+
+/* Unmaps everything, in use or not; work is over. */
+void ull__ranges_finish(struct ull_pool *pool)
+{
+    if (pool->plain)
+        ull__regions_finish(pool);
+    else
+        unmap_all(pool);
     ull__slotset_finish(&pool->covers);
     free(pool->slots);
     free(pool->range_of);

@@ -20,4 +20,8 @@ ull_conformance_cuda(device_cuda device_cuda.c)
 add_test(NAME conformance.device_cuda.no_driver COMMAND $<TARGET_FILE:device_cuda> no-driver)
 if(EXISTS ${PROJECT_SOURCE_DIR}/tests/conformance/device_suite.c)
   ull_conformance_cuda(suites_cuda suites_cuda.c device_suite.c pool_suite.c adaptors.c)
+  # The same over a driver without virtual memory management.
+  add_test(NAME conformance.suites_cuda.plain COMMAND ${own_world} $<TARGET_FILE:suites_cuda>)
+  set_tests_properties(conformance.suites_cuda.plain PROPERTIES
+    ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/tests/fakecuda;ULLAGE_FAKE_VMM=0")
 endif()

@@ -16,7 +16,7 @@
 
 #include "cuda.h"
 #include "device.h"
-#include "ullage/pool.h"
+#include "pool_private.h"
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
@@ -289,13 +289,13 @@ static void test_plain_capture(void)
     const struct ull__device_ops *ops = device->ops;
     ull__stream stream;
     CUgraph graph = NULL;
-    uint64_t at;
+    ull__page at;
     find_driver();
     be_a_program();
     CHECK(ops->stream_create(device, &stream) == ULL_OK);
     CHECK(cu.begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
-    CHECK(ops->reserve(device, device->page_bytes, &at) == ULL_OK);
-    ops->release(device, at, device->page_bytes);
+    CHECK(ops->create(device, 1, &at) == ULL_OK);
+    ops->destroy_pages(device, 1, &at);
     CHECK(cu.end(stream, &graph) == CUDA_SUCCESS && graph);
     ops->stream_destroy(device, stream);
     ull__device_destroy(device);
@@ -402,45 +402,68 @@ static void test_plain(void)
     setenv("ULLAGE_FAKE_VMM", "0", 1);
     struct ull__device *device = open_device();
     const struct ull__device_ops *ops = device->ops;
-    uint64_t page = device->page_bytes, first = 0, second = 0, before = free_bytes(device);
-    ull__page pages[6];
-    CHECK(strcmp(ops->name, "cuda-plain") == 0);
-    CHECK(ops->create(device, 1, pages) == ULL_E_NO_MEMORY); /* no region yet */
-    /* Regions that double. */
-    CHECK(ops->reserve(device, 2 * page, &first) == ULL_OK && first % page == 0);
-    CHECK(ops->reserve(device, 4 * page, &second) == ULL_OK);
-    CHECK(ops->create(device, 7, pages) == ULL_E_NO_MEMORY);
-    CHECK(ops->create(device, 6, pages) == ULL_OK);
-    CHECK(ops->map(device, first, 2, pages) == ULL_OK);
-    CHECK(ops->map(device, second, 1, pages) == ULL_E_NO_MEMORY);   /* no second place */
-    CHECK(ops->map(device, second + page, 4, pages + 2) != ULL_OK); /* past the end */
-    CHECK(ops->map(device, second, 4, pages + 2) == ULL_OK);
-    CHECK(ops->fill(device, second, 3, 4 * page, NULL) == ULL_OK);
-    check_bytes(device, second + 4 * page - 9, 9, 3, NULL);
-    ops->unmap(device, first, 1);
-    ops->destroy_pages(device, 1, pages);
-    CHECK(ops->create(device, 1, pages) == ULL_OK && ops->map(device, first, 1, pages) == ULL_OK);
-    ops->unmap(device, first, 2);
-    ops->unmap(device, second, 4);
-    ops->destroy_pages(device, 6, pages);
-    ops->release(device, first, 2 * page);
-    ops->release(device, second, 4 * page);
+    uint64_t page = device->page_bytes, before = free_bytes(device);
+    ull__page first[2], second[4], none = 1;
+    CHECK(strcmp(ops->name, "cuda-plain") == 0 && device->regions);
+    CHECK(ops->create(device, 2, first) == ULL_OK);
+    CHECK(ops->create(device, 4, second) == ULL_OK && second[3] == second[0] + 3 * page);
+    CHECK(before - free_bytes(device) == 6 * page);
+    CHECK(ops->fill(device, second[0], 3, 4 * page, NULL) == ULL_OK);
+    check_bytes(device, second[3] + page - 9, 9, 3, NULL);
+    ops->destroy_pages(device, 2, first);
+    check_bytes(device, second[0], 9, 3, NULL);
+    CHECK(ops->create(device, SIZE_MAX, &none) == ULL_E_NO_MEMORY && none == 1);
+    CHECK(ops->create(device, SIZE_MAX / page, &none) == ULL_E_NO_MEMORY && none == 1);
+    CHECK(ops->create(device, 0, &none) == ULL_OK && none == 1);
+    ops->destroy_pages(device, 0, &none);
+    ops->destroy_pages(device, 4, second);
     CHECK(free_bytes(device) == before);
-    /* More than there is: the start of the range has memory, the rest is refused. */
-    uint64_t huge = before / page * 16 * page, got = 0;
-    CHECK(ops->reserve(device, huge, &got) == ULL_OK);
-    uint64_t left = free_bytes(device) / page;
-    CHECK(left <= before / page && left > before / page / 2);
-    CHECK(ops->create(device, 1, pages) == ULL_OK);
-    CHECK(ops->map(device, got + huge - page, 1, pages) == ULL_E_NO_MEMORY);
-    ops->destroy_pages(device, 1, pages);
-    ull__device_destroy(device); /* gives back what is still reserved */
+    ull__device_destroy(device);
 }
 
 static void test_plain_pool(void)
 {
     setenv("ULLAGE_FAKE_VMM", "0", 1);
-    use_pool("cuda-plain", 0);
+    use_pool("cuda-plain", (uint64_t)1 << 20);
+}
+
+/* The n-th region is refused once: for want of memory, smaller ones do; otherwise one request is lost. */
+static void test_plain_pool_failure(void)
+{
+    setenv("ULLAGE_FAKE_VMM", "0", 1);
+    setenv("ULLAGE_FAKE_FAIL", rule, 1);
+    struct ull__device *device = open_device();
+    struct ull_pool_options options;
+    struct ull_pool *pool;
+    uint64_t before = free_bytes(device), lost = 0;
+    enum { BLOCKS = 60 };
+    void *at[BLOCKS];
+    char what[256] = "";
+    ull_pool_options_init(&options);
+    options.reserve = (uint64_t)16 << 20;
+    options.limit = (uint64_t)256 << 20;
+    while (ull_pool_create(device, &options, &pool, NULL) != ULL_OK) {
+        CHECK(++lost == 1);
+        CHECK(free_bytes(device) == before);
+    }
+    for (unsigned int i = 0; i < BLOCKS; i++) {
+        if (ull_pool_allocate(pool, (i % 7 + 1) << 20, NULL, &at[i]) != ULL_OK) {
+            at[i] = NULL;
+            lost++;
+        }
+        CHECK(ull__pool_check(pool, what, sizeof what));
+    }
+    CHECK(lost <= 1);
+    for (int i = 0; i < BLOCKS; i++)
+        CHECK(ull_pool_free(pool, at[i], NULL) == ULL_OK);
+    CHECK(ull_pool_trim(pool, UINT64_MAX, NULL) == ULL_OK);
+    CHECK(before - free_bytes(device) <= (uint64_t)32 << 20); /* about the reserve */
+    void *all = NULL;
+    while (ull_pool_allocate(pool, options.limit, NULL, &all) != ULL_OK)
+        CHECK(++lost == 1);
+    ull_pool_destroy(pool);
+    CHECK(free_bytes(device) == before);
+    ull__device_destroy(device);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------ */
@@ -467,15 +490,20 @@ static void run(const char *name, void (*test)(void))
     printf("%s %d - %s\n", status == 0 ? "ok" : "not ok", ++count, name);
 }
 
-static void run_failures(const char *call, int most)
+static void run_failures(const char *call, int most, CUresult code, void (*test)(void))
 {
     char text[80];
     for (int n = 1; n <= most; n++) {
-        snprintf(text, sizeof text, "%s:%d=%d", call, n,
-                 strcmp(call, "cuMemCreate") == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+        snprintf(text, sizeof text, "%s:%d=%d", call, n, code);
         rule = text;
-        run(text, test_failure);
+        run(text, test);
     }
+}
+
+static void run_everything(const char *call, int most)
+{
+    bool takes = strcmp(call, "cuMemCreate") == 0;
+    run_failures(call, most, takes ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN, test_failure);
 }
 
 int main(int argc, char **argv)
@@ -485,18 +513,18 @@ int main(int argc, char **argv)
         return failed > 0;
     }
     run("one of everything", test_everything);
-    run_failures("cuMemAddressReserve", 1);
-    run_failures("cuMemCreate", 2 * PAGES);
-    run_failures("cuMemMap", 3 * PAGES);
-    run_failures("cuMemSetAccess", 3);
-    run_failures("cuMemGetInfo_v2", 2);
-    run_failures("cuStreamCreate", 1);
-    run_failures("cuEventCreate", 1);
-    run_failures("cuEventRecord", 1);
-    run_failures("cuMemcpyHtoDAsync_v2", 1);
-    run_failures("cuMemcpyDtoHAsync_v2", 2);
-    run_failures("cuMemsetD8Async", 2);
-    run_failures("cuStreamSynchronize", 2);
+    run_everything("cuMemAddressReserve", 1);
+    run_everything("cuMemCreate", 2 * PAGES);
+    run_everything("cuMemMap", 3 * PAGES);
+    run_everything("cuMemSetAccess", 3);
+    run_everything("cuMemGetInfo_v2", 2);
+    run_everything("cuStreamCreate", 1);
+    run_everything("cuEventCreate", 1);
+    run_everything("cuEventRecord", 1);
+    run_everything("cuMemcpyHtoDAsync_v2", 1);
+    run_everything("cuMemcpyDtoHAsync_v2", 2);
+    run_everything("cuMemsetD8Async", 2);
+    run_everything("cuStreamSynchronize", 2);
     run("events", test_events);
     run("threads without a context", test_threads);
     run("captures survive", test_capture);
@@ -505,6 +533,9 @@ int main(int argc, char **argv)
     run("a pool", test_pool);
     run("without virtual memory", test_plain);
     run("a pool without virtual memory", test_plain_pool);
+    run_failures("cuMemAlloc_v2", 9, CUDA_ERROR_OUT_OF_MEMORY, test_plain_pool_failure);
+    run_failures("cuMemAlloc_v2", 9, CUDA_ERROR_UNKNOWN, test_plain_pool_failure);
+    run_failures("cuMemGetInfo_v2", 9, CUDA_ERROR_UNKNOWN, test_plain_pool_failure);
     printf("1..%d\n", count);
     return failed > 0;
 }

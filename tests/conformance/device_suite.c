@@ -51,9 +51,37 @@ static unsigned char read_byte(struct ull__device *d, uint64_t address)
     return value;
 }
 
+/* `count` pages side by side, wherever; *at is where. */
+static void take(struct ull__device *d, size_t count, ull__page *page, uint64_t *at)
+{
+    if (!d->regions)
+        assert_int_equal(d->ops->reserve(d, count * d->page_bytes, at), ULL_OK);
+    assert_int_equal(d->ops->create(d, count, page), ULL_OK);
+    if (d->regions)
+        *at = page[0];
+    else
+        assert_int_equal(d->ops->map(d, *at, count, page), ULL_OK);
+}
+
+static void give(struct ull__device *d, size_t count, const ull__page *page, uint64_t at)
+{
+    if (!d->regions)
+        d->ops->unmap(d, at, count);
+    d->ops->destroy_pages(d, count, page);
+    if (!d->regions)
+        d->ops->release(d, at, count * d->page_bytes);
+}
+
 static void addresses(void **state)
 {
     struct ull__device *d = *state;
+    if (d->regions) {
+        assert_null(d->ops->reserve);
+        assert_null(d->ops->release);
+        assert_null(d->ops->map);
+        assert_null(d->ops->unmap);
+        return;
+    }
     uint64_t page = d->page_bytes, address[2];
     assert_true(page >= 4096 && (page & (page - 1)) == 0);
     assert_int_equal(d->ops->reserve(d, MANY * page, &address[0]), ULL_OK);
@@ -84,8 +112,42 @@ static void pages(void **state)
             assert_int_not_equal(page[i], page[k]);
     }
     assert_true(free_bytes(d) <= before - MANY * d->page_bytes);
-    d->ops->destroy_pages(d, MANY / 2, page);
-    d->ops->destroy_pages(d, MANY / 2, page + MANY / 2);
+    if (d->regions) {
+        d->ops->destroy_pages(d, MANY, page);
+    } else {
+        d->ops->destroy_pages(d, MANY / 2, page);
+        d->ops->destroy_pages(d, MANY / 2, page + MANY / 2);
+    }
+    assert_int_equal(free_bytes(d), before);
+}
+
+/* Side by side within a region, apart from others, all with bytes of their own; gone in any order. */
+static void regions(void **state)
+{
+    struct ull__device *d = *state;
+    uint64_t size = d->page_bytes, before = free_bytes(d);
+    ull__page page[3][MANY];
+    if (!d->regions)
+        return;
+    for (unsigned int r = 0; r < 3; r++) {
+        size_t count = (size_t)4 << r;
+        assert_int_equal(d->ops->create(d, count, page[r]), ULL_OK);
+        assert_int_equal(page[r][0] % 256, 0);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(page[r][i], page[r][0] + i * size);
+            write_byte(d, page[r][i] + size - 1, (unsigned char)(r * MANY + i + 1));
+        }
+        for (unsigned int other = 0; other < r; other++)
+            assert_true(page[r][0] >= page[other][0] + ((size_t)4 << other) * size ||
+                        page[other][0] >= page[r][0] + count * size);
+    }
+    d->ops->destroy_pages(d, 8, page[1]);
+    for (unsigned int r = 0; r < 3; r += 2) {
+        for (size_t i = 0; i < (size_t)4 << r; i++)
+            assert_int_equal(read_byte(d, page[r][i] + size - 1), r * MANY + i + 1);
+    }
+    d->ops->destroy_pages(d, 4, page[0]);
+    d->ops->destroy_pages(d, 16, page[2]);
     assert_int_equal(free_bytes(d), before);
 }
 
@@ -105,6 +167,8 @@ static void aliases_show_the_same_bytes(void **state)
     struct ull__device *d = *state;
     uint64_t size = d->page_bytes, at;
     ull__page page[4], turned[4];
+    if (d->regions)
+        return; /* there are none */
     assert_int_equal(d->ops->reserve(d, MANY * size, &at), ULL_OK);
     assert_int_equal(d->ops->create(d, 4, page), ULL_OK);
     for (int i = 0; i < 4; i++)
@@ -136,18 +200,14 @@ static void copies_of_any_size(void **state)
     ull__page page[2];
     for (uint64_t i = 0; i < size; i++)
         in[i] = (unsigned char)(i * 31 >> 3);
-    assert_int_equal(d->ops->reserve(d, size, &at), ULL_OK);
-    assert_int_equal(d->ops->create(d, 2, page), ULL_OK);
-    assert_int_equal(d->ops->map(d, at, 2, page), ULL_OK);
+    take(d, 2, page, &at);
     assert_int_equal(d->ops->copy_in(d, at, in, size, NULL), ULL_OK);
     assert_int_equal(d->ops->fill(d, at + 3, 7, 11, NULL), ULL_OK);
     assert_int_equal(d->ops->copy_out(d, out, at, size, NULL), ULL_OK);
     assert_int_equal(d->ops->synchronize(d, NULL), ULL_OK);
     memset(in + 3, 7, 11);
     assert_memory_equal(in, out, size);
-    d->ops->unmap(d, at, 2);
-    d->ops->destroy_pages(d, 2, page);
-    d->ops->release(d, at, size);
+    give(d, 2, page, at);
     free(in);
     free(out);
 }
@@ -178,9 +238,13 @@ int device_suite(const char *name, struct ull__device *(*make)(void))
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(addresses),          TEST(pages),
-        TEST(all_pages_or_none),  TEST(aliases_show_the_same_bytes),
-        TEST(copies_of_any_size), TEST(order),
+        TEST(addresses),
+        TEST(pages),
+        TEST(all_pages_or_none),
+        TEST(aliases_show_the_same_bytes),
+        TEST(copies_of_any_size),
+        TEST(order),
+        TEST(regions),
     };
 #undef TEST
     make_device = make;

@@ -75,8 +75,15 @@ run -q -m 5GiB -- "$ULLAGE" replay "$trace" --pool --device cuda:0 -o json
 is "under ullage run -m 5GiB: completed" "$CODE $(of "d['failures']")" "0 0"
 export ULLAGE_FAKE_VMM=0
 pool "$trace" --device cuda:0
-is "a card that cannot map pages: completed, and taken at the start" \
-    "$CODE $(of "[d['failures'], d['growth']]")" "0 [0, false]"
+is "a card that cannot map pages: completed, growing in regions" \
+    "$CODE $(of "[d['failures'], d['growth'], d['ratio'] < 1.5, d['maps'] < 20]")" "0 [0, true, true, true]"
+pool "$trace" --device cuda:0 --memory 4GiB --repeat 3
+is "the same with a limit: steady" "$CODE $(of "[d['failures'], d['maps'], d['peak_held_bytes'] <= 4 << 30]")" \
+    "0 [0, 0, true]"
+run -q -m 3GiB -- "$ULLAGE" replay "$trace" --pool --device cuda:0 -o json
+is "the same under ullage run -m 3GiB: refused" \
+    "$CODE $(of "[d['failures'] > 0, d['peak_held_bytes'] < $((3 * GIB))]")" "1 [true, true]"
+like "and says that the device is full and cannot put pages side by side" "$ERR" "side by side.*The device has no more memory"
 unset ULLAGE_FAKE_VMM
 
 # Several streams, memory live at the end, an empty trace, sizes of nothing and of everything.

@@ -1,6 +1,8 @@
 /*
  * fault.c: fails the n-th call of the device, for n from 1 on until nothing fails any more.
  *
+ *   fault_pool [plain]      plain: a device that cannot map pages
+ *
  * One scene with everything in it: a reserve, growth, views, a second stream, a trim, a changed limit, a
  * prewarm. Each time the pool has to be whole after every failure, to go on working as soon as
  * the device does, to serve all of its limit, and to give everything back.
@@ -8,12 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <string.h>
+
 #include "device.h"
+#include "plain_host.h"
 #include "pool_private.h"
 
 enum { PAGE = 1 << 16, PAGES = 64, HELD = 32 };
 
 static uint64_t n;
+static bool plain;
 
 __attribute__((noreturn)) static void fail(const char *what, const char *more)
 {
@@ -76,6 +82,7 @@ static bool attempt(void)
     ull__stream other;
     void *all;
     if (ull__device_host_create((uint64_t)PAGES * PAGE, PAGE, &device, NULL) != ULL_OK ||
+        (plain && !(device = plain_host(device, 0))) ||
         device->ops->stream_create(device, &other) != ULL_OK)
         fail("no device", "");
     ull_pool_options_init(&options);
@@ -105,8 +112,9 @@ static bool attempt(void)
     return reached;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    plain = argc > 1 && strcmp(argv[1], "plain") == 0;
     for (n = 1; attempt(); n++)
         continue;
     if (n < 20)

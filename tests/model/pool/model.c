@@ -1,13 +1,17 @@
 /*
  * model.c: random operations on a pool against a naive model, which shares no code with it.
  *
- *   model_pool [SEED [OPERATIONS]]
+ *   model_pool [plain] [SEED [OPERATIONS]]
  *
  * Between pool and host device stands a device that notes which page is mapped at which address. From
  * that, and from what the pool handed out, the model knows which 256-byte unit of which page belongs to
  * whom: nothing may be handed out twice, through whatever addresses. It also knows which pages are in
  * use, and so when a refusal was right: only if the pages not in use, within the limit, are fewer than the
  * request needs.
+ *
+ * "plain" is a device that cannot map pages. There a refusal was right if no free run in a region has room,
+ * and if the limit, with all regions given back that are free as a whole, leaves no room for a new one. A
+ * graph keeps more than what it had, so this is asked only while there is none; with an even seed always.
  *
  * Three streams lag behind at random. All memory is written at its ends when it is handed out and read
  * when it is freed, in its stream's order, so that memory which is reused too early shows other
@@ -71,6 +75,7 @@ struct check {
 };
 
 static struct {
+    bool plain, shifts;
     struct ull_pool *pool;
     ull__stream streams[STREAMS];
     uint64_t stream_count; /* of them in use */
@@ -160,6 +165,64 @@ static uint64_t random_size(void)
     }
 }
 
+/* Is there a run in the region for so much, all of it whoever's? *idle: anybody could have all of it. */
+static bool region_fits(const struct region *r, uint64_t size, uint64_t alignment, part by, bool *idle)
+{
+    uint64_t start = 0, end = r->address + r->pages * PAGE;
+    unsigned int whose = 0;
+    bool fits = false;
+    *idle = true;
+    for (uint64_t at = r->address; at < end; at += UNIT) {
+        unsigned int now = unit_for(at, by);
+        *idle = *idle && unit_for(at, 0);
+        start = now == 0 || now != whose ? 0 : start;
+        whose = now;
+        if (now && start == 0)
+            start = (at + alignment - 1) / alignment * alignment;
+        fits |= now && start < end && at + UNIT >= start + size;
+    }
+    return fits;
+}
+
+static bool plain_has_room(uint64_t bytes, uint64_t alignment, part by)
+{
+    uint64_t size = (bytes + UNIT - 1) / UNIT * UNIT, idle_pages = 0;
+    bool fits = false, idle;
+    alignment = alignment > UNIT ? alignment : UNIT;
+    for (const struct region *r = regions_held(); r; r = r->next) {
+        fits |= region_fits(r, size, alignment, by, &idle);
+        idle_pages += idle ? r->pages : 0;
+    }
+    /* A new region may begin at any unit, unless so far all began with a page. */
+    uint64_t room = model.shifts || alignment > PAGE ? alignment - UNIT : 0;
+    uint64_t needed = (size + room + PAGE - 1) / PAGE;
+    uint64_t busy = pages_held() - idle_pages, limit = model.limit / PAGE;
+    for (int i = 0; i < GRAPHS; i++) {
+        if (model.graphs[i].open)
+            return false;
+    }
+    return busy <= limit && (fits || needed <= limit - busy);
+}
+
+static void check_refusal(const struct ull_request *r, const struct ull_refusal *refusal, part by,
+                          bool device_refused)
+{
+    uint64_t needed = (r->bytes + PAGE - 1) / PAGE, limit = model.limit / PAGE;
+    uint64_t used = model.plain ? 0 : pages_not_for(by);
+    /* Above a limit that was lowered nothing is served, also to a graph that has what it needs. */
+    bool room = model.plain ? !device_refused && plain_has_room(r->bytes, r->alignment, by)
+                            : used + needed <= limit && pages_not_for(0) <= limit;
+    if (room) {
+        char text[2048];
+        ull_refusal_text(refusal, text, sizeof text);
+        puts(text);
+        fail("refused though there was room", used + needed, limit);
+    }
+    if (refusal->wanted != r->bytes || refusal->held != pages_held() * PAGE ||
+        refusal->regions != model.plain)
+        fail("the report is wrong", refusal->wanted, refusal->held);
+}
+
 static void request(int index)
 {
     static const uint64_t alignments[] = {0, 0, 0, 0, 1, 512, 2048, PAGE, 4 * PAGE};
@@ -170,21 +233,12 @@ static void request(int index)
     int s = (int)random_below(model.stream_count);
     void *address = NULL;
     r.stream = model.streams[s];
+    uint64_t refused = regions_refused();
     model.requests++;
     ull_status status = ull_pool_request(model.pool, &r, &refusal, &address);
     if (status == ULL_E_NO_MEMORY) {
-        uint64_t needed = (r.bytes + PAGE - 1) / PAGE, used = pages_not_for(part_now(s));
-        uint64_t limit = model.limit / PAGE;
         model.refusals++;
-        /* Above a limit that was lowered nothing is served, also to a graph that has what it needs. */
-        if (used + needed <= limit && pages_not_for(0) <= limit) {
-            char text[2048];
-            ull_refusal_text(&refusal, text, sizeof text);
-            puts(text);
-            fail("refused though there was room", used + needed, limit);
-        }
-        if (refusal.wanted != r.bytes || refusal.held != pages_held() * PAGE)
-            fail("the report is wrong", refusal.wanted, refusal.held);
+        check_refusal(&r, &refusal, part_now(s), regions_refused() != refused);
         return;
     }
     if (status != ULL_OK)
@@ -380,7 +434,7 @@ static void change_order(void)
     bool captured = model.capture[s].graph >= 0;
     switch (random_below(6)) {
     case 0:
-        if (!captured)
+        if (!captured && !(model.plain && seed % 2 == 0))
             begin(s);
         break;
     case 1:
@@ -429,13 +483,20 @@ int main(int argc, char **argv)
 {
     struct ull_pool_options options;
     struct ull_error error;
+    if (argc > 1 && strcmp(argv[1], "plain") == 0) {
+        model.plain = true;
+        argv++;
+        argc--;
+    }
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     uint64_t operations = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
     state = seed * 0x9e3779b97f4a7c15ull + 1;
     struct ull__device *below;
-    if (ull__device_host_create((uint64_t)PAGES * PAGE, PAGE, &below, &error) != ULL_OK)
+    if (ull__device_host_create((uint64_t)HOST_PAGES * PAGE, PAGE, &below, &error) != ULL_OK)
         fail(error.message, 0, 0);
-    struct ull__device *device = place_between(below);
+    model.shifts = model.plain && seed / 2 % 2 == 1;
+    struct ull__device *device =
+        model.plain ? place_plain_between(below, model.shifts) : place_between(below);
     ull__device_host_delay(host(), true);
     for (int i = 0; i < STREAMS; i++) {
         host()->ops->stream_create(host(), &model.streams[i]);
@@ -467,6 +528,7 @@ int main(int argc, char **argv)
     }
     check_all();
     ull_pool_destroy(model.pool);
+    end_between();
     struct ull__device_held held = ull__device_host_held(host());
     if (held.pages || held.mappings || held.reserved_bytes || held.events || held.misuses)
         fail("something leaked", held.pages, held.misuses);

@@ -8,7 +8,7 @@ static struct unit {
     uint16_t holder; /* + 1 */
     part keeper;
     uint16_t users;
-} units[PAGES + 1][UNITS];
+} units[HOST_PAGES + 1][UNITS];
 
 static struct unit *unit_at(uint64_t address)
 {
@@ -44,7 +44,7 @@ void units_give(uint64_t address, uint64_t bytes, int holder, part keeper, unsig
 
 void units_release(int graph)
 {
-    for (int i = 0; i < (PAGES + 1) * UNITS; i++) {
+    for (int i = 0; i < (HOST_PAGES + 1) * UNITS; i++) {
         struct unit *unit = &units[i / UNITS][i % UNITS];
         unit->users &= (uint16_t) ~(1u << graph);
         if (unit->keeper >= part_of(graph, 0) && unit->keeper < part_of(graph + 1, 0))
@@ -54,7 +54,7 @@ void units_release(int graph)
 
 bool graph_keeps(int graph)
 {
-    for (int i = 0; i < (PAGES + 1) * UNITS; i++) {
+    for (int i = 0; i < (HOST_PAGES + 1) * UNITS; i++) {
         const struct unit *unit = &units[i / UNITS][i % UNITS];
         if (unit->users >> graph & 1 ||
             (unit->keeper >= part_of(graph, 0) && unit->keeper < part_of(graph + 1, 0)))
@@ -63,11 +63,17 @@ bool graph_keeps(int graph)
     return false;
 }
 
+unsigned int unit_for(uint64_t address, part by)
+{
+    const struct unit *unit = unit_at(address);
+    return is_for(unit, by) ? unit->keeper + 1u : 0;
+}
+
 /* Half a page that only the part may have and half a page for anybody are no page: the pool does not say so. */
 uint64_t pages_not_for(part by)
 {
     uint64_t count = 0;
-    for (int page = 1; page <= PAGES; page++) {
+    for (int page = 1; page <= HOST_PAGES; page++) {
         bool used = false;
         for (int i = 0; i < UNITS && !used; i++)
             used = !is_for(&units[page][i], by) || units[page][i].keeper != units[page][0].keeper;

@@ -76,27 +76,32 @@ static void logical_devices_of_a_card(void **state)
     ull_config_destroy(config);
 }
 
-/* A card that cannot map pages: what it may have at all is taken at the start. */
+/* A card that cannot map pages: a growing pool grows by regions there, another takes all at the start. */
 static void without_virtual_memory(void **state)
 {
     (void)state;
     struct ull_config *config;
     struct ull_devices *devices;
     static const int first[] = {0};
-    struct ull_logical_spec spec = {.memory_limit = 128 * MIB, .growth = ULL_GROWTH_ON};
+    struct ull_logical_spec spec[2] = {{.memory_limit = 128 * MIB, .growth = ULL_GROWTH_ON},
+                                       {.memory_limit = 64 * MIB, .growth = ULL_GROWTH_OFF}};
     struct ull_opener opener = ull_opener_cuda();
     struct ull_alloc_info info;
     void *a, *small;
     assert_int_equal(ull_config_create_cuda(&config, &err), ULL_OK);
     assert_int_equal(ull_config_set_visible(config, first, 1, &err), ULL_OK);
-    assert_int_equal(ull_config_set_logical(config, 0, &spec, 1, &err), ULL_OK);
+    assert_int_equal(ull_config_set_logical(config, 0, spec, 2, &err), ULL_OK);
     if (ull_config_start(config, &nothing, &opener, ULL_HERE, &devices, &err) != ULL_OK)
         fail_msg("%s", err.message);
     struct ull_alloc *alloc = ull_devices_alloc(devices, 0);
+    ull_alloc_info(ull_devices_alloc(devices, 1), &info);
+    assert_int_equal(info.held, 64 * MIB);
     ull_alloc_info(alloc, &info);
-    assert_int_equal(info.held, 128 * MIB);
+    assert_int_equal(info.held, 0);
     assert_int_equal(ull_alloc_allocate(alloc, 1000, NULL, &small), ULL_OK);
     assert_int_equal(ull_alloc_allocate(alloc, 100 * MIB, NULL, &a), ULL_OK);
+    ull_alloc_info(alloc, &info);
+    assert_true(info.held >= 100 * MIB && info.held < 104 * MIB);
     assert_int_equal(ull_alloc_free(alloc, a, NULL), ULL_OK);
     assert_int_equal(ull_alloc_free(alloc, small, NULL), ULL_OK);
     ull_devices_stop(devices);
