@@ -211,14 +211,15 @@ def adds_up():
 
 def jobs():
     """What a job holds by its account against nvidia-smi's figure for its process."""
-    words = [ULLAGE, "run", "-q", "-m", "8GiB", "--name", "held", "--", ULLAGE, "replay", TRACE, "--hold", "300"]
+    words = [ULLAGE, "run", "-q", "-m", "4GiB", "--name", "held", "--", ULLAGE, "replay", TRACE,
+             "--preallocate", "--hold", "300"]
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     query = ["--query-compute-apps=used_memory,ullage.held,ullage.job", CSV + ",noheader,nounits"]
     found = []
     for _ in range(200):
         rows = [row.split(b", ") for row in ask([ULLAGE, "query"], query)[1].splitlines()]
         found = [row for row in rows if row[2] == b"held"]
-        if found and float(found[0][1]) > 3000:
+        if found and float(found[0][1]) > 2000:
             break
         time.sleep(0.1)
     time.sleep(1)
