@@ -1,8 +1,12 @@
 /* holders.c: see figures_private.h. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "figures_private.h"
+#include "size.h"
+#include "suspects.h"
 
 /* Without a name and a stack the size is what tells one kind of block from another. */
 static uint64_t size_key(const struct ull__holder *holder)
@@ -68,32 +72,54 @@ static size_t merge_kinds(struct ull__holder *holders, size_t count)
     return kept;
 }
 
-static bool collect(const struct ull__walk *walk, struct ull__figures *figures)
+/* Kinds of the blocks that `takes` accepts, largest first; NULL without memory. */
+typedef bool takes_fn(const struct ull__walk *walk, const struct ull__block *block, const void *data);
+
+static struct ull__holder *collect(const struct ull__walk *walk, takes_fn *takes, const void *data,
+                                   size_t *count)
 {
     struct ull__holder *holders = malloc(((size_t)walk->block_count + 1) * sizeof *holders);
-    size_t count = 0;
-    uint64_t charged = 0;
+    *count = 0;
     if (!holders)
-        return false;
+        return NULL;
     for (uint32_t i = 0; i < walk->place_count; i++) {
         const struct ull__block *block = &walk->blocks[i];
-        if (block->layer == ULL_LAYER_NONE || block->device != (uint32_t)figures->main)
-            continue;
-        if (block->layer == ULL_LAYER_DRIVER)
-            charged += block->charged;
-        if (ull__block_is_live(walk->facts, block))
-            holders[count++] = holder_of(walk, block);
+        if (block->layer != ULL_LAYER_NONE && ull__block_is_live(walk->facts, block) &&
+            takes(walk, block, data))
+            holders[(*count)++] = holder_of(walk, block);
     }
-    qsort(holders, count, sizeof *holders, by_kind);
-    count = merge_kinds(holders, count);
-    qsort(holders, count, sizeof *holders, by_bytes);
+    qsort(holders, *count, sizeof *holders, by_kind);
+    *count = merge_kinds(holders, *count);
+    qsort(holders, *count, sizeof *holders, by_bytes);
+    return holders;
+}
+
+/* --- at the peak ---------------------------------------------------------------------------------------- */
+
+static bool on_device(const struct ull__walk *walk, const struct ull__block *block, const void *data)
+{
+    (void)walk;
+    return block->device == (uint32_t) * (const int *)data;
+}
+
+static bool fill(const struct ull__walk *walk, struct ull__figures *figures)
+{
+    size_t count;
+    struct ull__holder *holders = collect(walk, on_device, &figures->main, &count);
+    uint64_t charged = 0, held = walk->devices[figures->main].held;
+    if (!holders)
+        return false;
     for (size_t i = 0; i < count; i++) {
         if (i < ULL_HOLDERS)
             figures->holders[figures->holder_count++] = holders[i];
         else
             figures->rest_bytes += holders[i].bytes;
     }
-    uint64_t held = walk->devices[figures->main].held;
+    for (uint32_t i = 0; i < walk->place_count; i++) {
+        const struct ull__block *block = &walk->blocks[i];
+        if (block->layer == ULL_LAYER_DRIVER && block->device == (uint32_t)figures->main)
+            charged += block->charged;
+    }
     figures->charged_bytes = held > charged ? held - charged : 0;
     free(holders);
     return true;
@@ -111,7 +137,76 @@ ull_status ull__figures_holders(const struct ull__facts *facts, struct ull__figu
         good = ull__walk_through(walk, course->live_peak_event);
         figures->holder_ns = course->live_peak_ns;
     }
-    good = good && collect(walk, figures);
+    good = good && fill(walk, figures);
     ull__walk_destroy(walk);
     return good ? ULL_OK : ull__fail(err, ULL_E_SYSTEM, "no memory for the peak's contents");
+}
+
+/* --- what is kept ------------------------------------------------------------------------------------------ */
+
+struct wanted {
+    uint32_t process;
+    uint64_t from_ns, to_ns;
+};
+
+static bool came_between(const struct ull__walk *walk, const struct ull__block *block,
+                         const void *data)
+{
+    const struct wanted *wanted = data;
+    (void)walk;
+    return block->process == wanted->process && block->since_ns >= wanted->from_ns &&
+           block->since_ns <= wanted->to_ns;
+}
+
+/* As it is when the process has done what it did up to `to_ns` plus a little, so that what came last could be freed:
+ * at its last allocation, after which there is only its end. */
+int ull__suspects_find(const struct ull__facts *facts, uint32_t process, uint64_t from_ns,
+                       uint64_t to_ns, struct ull__holder *suspects, int most)
+{
+    struct wanted wanted = {process, from_ns, to_ns};
+    struct ull__walk *walk = ull__walk_create(facts);
+    struct ull__holder *holders = NULL;
+    size_t count = 0;
+    if (walk && facts->processes[process].any_granted &&
+        ull__walk_through(walk, facts->processes[process].last_granted))
+        holders = collect(walk, came_between, &wanted, &count);
+    bool failed = !walk || ull__walk_failed(walk);
+    ull__walk_destroy(walk);
+    if (failed)
+        return -1;
+    int kept = count < (size_t)most ? (int)count : most;
+    if (holders)
+        memcpy(suspects, holders, (size_t)kept * sizeof *suspects);
+    free(holders);
+    return kept;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void ull__holder_describe(const struct ull__history *history, const struct ull__holder *holder,
+                          char *text, size_t size)
+{
+    const struct ull__stack *stack = &history->stacks[holder->stack];
+    char bytes[ULL_SIZE_TEXT];
+    size_t used = 0;
+    bool alike = holder->largest * holder->count == holder->bytes;
+    used += (size_t)snprintf(text, size, "%llu block%s%s%s%s", (unsigned long long)holder->count,
+                             holder->count == 1 ? "" : "s", alike ? " of " : ", ",
+                             ull__size_text(alike ? holder->largest : holder->bytes, bytes),
+                             alike ? "" : " together");
+    if (holder->tag && used < size)
+        used += (size_t)snprintf(text + used, size - used, ", tag '%.60s'",
+                                 ull__history_string(history, holder->tag));
+    for (uint32_t i = 0; i < stack->count && i < 3 && used < size; i++) {
+        const struct ull__frame *frame = &history->frames[stack->first + i];
+        const char *file = base_name(ull__history_string(history, frame->file));
+        used += (size_t)snprintf(text + used, size - used, "%s%.60s", i ? " < " : ", by ",
+                                 ull__history_string(history, frame->function));
+        if (file[0] && frame->line && used < size)
+            used += (size_t)snprintf(text + used, size - used, " (%.40s:%u)", file, frame->line);
+    }
 }
