@@ -8,6 +8,7 @@
 #include "error.h"
 #include "load.h"
 #include "report.h"
+#include "torch.h"
 
 enum { LOOK = 16 };
 
@@ -41,5 +42,7 @@ ull_status report_open(const char *path, struct ull__history **history, struct u
     ssize_t size = look(path, begin, &status, err);
     if (size < 0)
         return status;
+    if (ull__is_torch(begin, (size_t)size))
+        return ull__history_from_torch(path, history, err);
     return ull__history_load(path, history, err);
 }
