@@ -211,7 +211,7 @@ def adds_up():
 
 def jobs():
     """What a job holds by its account against nvidia-smi's figure for its process."""
-    words = [ULLAGE, "run", "-q", "-m", "4GiB", "--name", "held", "--", ULLAGE, "replay", TRACE,
+    words = [ULLAGE, "run", "-q", "-m", "8GiB", "--name", "held", "--", ULLAGE, "replay", TRACE,
              "--preallocate", "--hold", "300"]
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     query = ["--query-compute-apps=used_memory,ullage.held,ullage.job", CSV + ",noheader,nounits"]
