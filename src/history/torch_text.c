@@ -108,7 +108,8 @@ static uint32_t dict_text(struct torch *t, ull__pickled dict)
 /* What PyTorch writes where there is nothing to say. */
 static bool says_nothing(ull__pickled value)
 {
-    return torch__is_text(value, "") || torch__is_text(value, "N/A");
+    return torch__is_text(value, "") || torch__is_text(value, "N/A") ||
+           torch__is_text(value, "unknown");
 }
 
 uint32_t torch__tag(struct torch *t, ull__pickled entry)

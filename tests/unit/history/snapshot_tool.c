@@ -3,17 +3,18 @@
  * for the whole. Exit 1 with the message on standard error if that fails.
  *
  *   snapshot_tool SNAPSHOT
- *   snapshot_tool --damage SNAPSHOT ROUNDS    reads it with a few bytes changed, again and again; says how many
- *                                             were understood and how many refused
+ *   snapshot_tool --copy SNAPSHOT OUT         also writes what it read as a snapshot
+ *   snapshot_tool --make OUT                  writes a snapshot of a history made of lines from standard input:
+ *                                             TIME PROCESS DEVICE KIND CLASS ADDRESS SIZE CHARGED RESULT STREAM
+ *                                             TAG STACK (texts without blanks, "-" for none)
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "file.h"
 #include "json.h"
 #include "torch.h"
+#include "torch_write.h"
 
 static void put_text(struct ull_json *json, const char *key, const struct ull__history *history,
                      uint32_t text)
@@ -84,93 +85,80 @@ static void put_history(const struct ull__history *history)
     ull__json_finish(&json);
 }
 
-/* Everything that it names is there, and sums stay in range. */
-static void look_at_all(const struct ull__history *history)
+static int write_to(const struct ull__history *history, const char *path)
 {
-    int64_t sum = 0;
-    for (size_t i = 0; i < history->event_count; i++) {
-        const struct ull__event *event = &history->events[i];
-        const struct ull__stack *stack = &history->stacks[event->stack];
-        sum += (int64_t)event->size + event->charged;
-        if (i > 0 && event->time_ns < history->events[i - 1].time_ns)
-            abort();
-        for (uint32_t j = 0; j < stack->count; j++) {
-            const struct ull__frame *frame = &history->frames[stack->first + j];
-            sum += !ull__history_string(history, frame->function)[0];
-        }
-        sum += !ull__history_string(history, event->tag)[0];
-    }
-    if (sum < 0 || history->process_count != 1)
-        abort();
-}
-
-static uint64_t seed = 1;
-
-static uint32_t any(uint32_t below)
-{
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(seed >> 33) % below;
-}
-
-/* Bytes are changed, often to an opcode that stands elsewhere; or a part is left out, or comes twice. */
-static size_t change(char *to, const char *data, size_t size)
-{
-    memcpy(to, data, size);
-    if (any(4) == 0) {
-        size_t length = 1 + any((uint32_t)size / 4), from = any((uint32_t)(size - length)),
-               place = any((uint32_t)size);
-        memmove(to + place + length, to + place, size - place);
-        memcpy(to + place, data + from, length);
-        return size + length;
-    }
-    if (any(4) == 0) {
-        size_t length = 1 + any((uint32_t)size / 4), place = any((uint32_t)(size - length));
-        memmove(to + place, to + place + length, size - place - length);
-        return size - length;
-    }
-    for (uint32_t i = 1 + any(4); i > 0; i--)
-        to[any((uint32_t)size)] = any(2) ? (char)any(256) : data[any((uint32_t)size)];
-    return size;
-}
-
-static int damage(const char *path, int rounds)
-{
-    char *data;
-    size_t size;
-    int good = 0;
-    if (ull__file_read(path, 1 << 20, &data, &size, NULL) != ULL_OK || size < 16)
+    struct ull_error err = {""};
+    FILE *out = fopen(path, "w");
+    if (!out || ull__history_to_torch(history, out, &err) != ULL_OK || fclose(out) != 0) {
+        fprintf(stderr, "%s\n", err.message);
         return 1;
-    for (int i = 0; i < rounds; i++) {
-        char *changed = malloc(2 * size);
-        struct ull__history *history = NULL;
-        struct ull_error err = {""};
-        size_t changed_size = change(changed, data, size);
-        char *exact = realloc(changed, changed_size); /* so that reading past it is noticed */
-        if (ull__history_from_torch_bytes(exact, changed_size, "damaged", &history, &err) == ULL_OK) {
-            good++;
-            look_at_all(history);
-        } else if (history || !err.message[0]) {
-            abort();
-        }
-        ull__history_destroy(history);
-        free(exact);
     }
-    printf("%d %d\n", good, rounds - good);
-    free(data);
     return 0;
+}
+
+static uint32_t text_of(struct ull__history *history, const char *text)
+{
+    return strcmp(text, "-") == 0 ? 0 : ull__history_text(history, text, strlen(text));
+}
+
+/* As far as the lines go: they name processes and devices from 0 up. */
+static bool add_line(struct ull__history *history, const char *line)
+{
+    struct ull__event event = {0};
+    unsigned int process, device, kind, class;
+    int result;
+    char tag[64], stack[64];
+    if (sscanf(line, "%" SCNu64 "%u%u%u%u%" SCNu64 "%" SCNu64 "%" SCNd64 "%d%" SCNu64 "%63s%63s",
+               &event.time_ns, &process, &device, &kind, &class, &event.address, &event.size,
+               &event.charged, &result, &event.stream, tag, stack) != 12)
+        return false;
+    while (history->process_count <= process)
+        ull__history_process(history,
+                             &(struct ull__history_process){.pid = 1 + history->process_count});
+    while (device != ULL_EVENT_NO_DEVICE && history->device_count <= device)
+        ull__history_device(history,
+                            &(struct ull__history_device){.logical = -1, .total_bytes = 1 << 30});
+    event.process = (uint16_t)process;
+    event.device = (uint8_t)device;
+    event.kind = (uint8_t)kind;
+    event.class = (uint8_t) class;
+    event.result = (int16_t)result;
+    event.tag = text_of(history, tag);
+    struct ull__frame frame = {.function = text_of(history, stack), .line = 7};
+    event.stack = frame.function ? ull__history_stack(history, &frame, 1) : 0;
+    return ull__history_add(history, &event);
+}
+
+static int make(const char *path)
+{
+    struct ull__history *history = ull__history_create();
+    char line[512];
+    while (fgets(line, sizeof line, stdin))
+        if (!add_line(history, line))
+            return 1;
+    if (ull__history_finish(history, 0, NULL) != ULL_OK)
+        return 1;
+    int code = write_to(history, path);
+    ull__history_destroy(history);
+    return code;
 }
 
 int main(int argc, char **argv)
 {
     struct ull__history *history;
     struct ull_error err = {""};
-    if (argc == 4 && strcmp(argv[1], "--damage") == 0)
-        return damage(argv[2], atoi(argv[3]));
-    if (argc != 2 || ull__history_from_torch(argv[1], &history, &err) != ULL_OK) {
+    int code = 0;
+    if (argc == 3 && strcmp(argv[1], "--make") == 0)
+        return make(argv[2]);
+    bool copy = argc == 4 && strcmp(argv[1], "--copy") == 0;
+    if ((argc != 2 && !copy) ||
+        ull__history_from_torch(argv[copy ? 2 : 1], &history, &err) != ULL_OK) {
         fprintf(stderr, "%s\n", err.message);
         return 1;
     }
+    if (copy)
+        code = write_to(history, argv[3]);
     put_history(history);
     ull__history_destroy(history);
-    return 0;
+    return code;
 }

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Snapshots as PyTorch writes them, made by CPython's pickle, and what becomes of them.
 
-usage: test_torch.py SNAPSHOT_TOOL
+usage: test_torch.py SNAPSHOT_TOOL ULLAGE
 """
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
 import tempfile
 import unittest
 
-TOOL = sys.argv.pop(1)
+from check_snapshot import check_snapshot
+
+TOOL, ULLAGE = sys.argv.pop(1), sys.argv.pop(1)
 MIB = 1 << 20
 BASE = 0x7F0000000000
 START = 1_700_000_000_000_000  # microseconds
@@ -341,27 +344,241 @@ class Refusing(unittest.TestCase):
         self.check(snapshot(many), "more than 4 EiB")
 
 
-class Damaged(unittest.TestCase):
-    def test_bytes_changed_at_random(self):
-        """Any answer is right but a crash, a finding of the sanitizers, or a history that is none."""
+def copied(data):
+    """The history of a snapshot, the figures of what was written from it, and that."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, copy = os.path.join(folder, "snapshot.pickle"), os.path.join(folder, "copy.pickle")
+        with open(path, "wb") as file:
+            pickle.dump(data, file)
+        done = subprocess.run([TOOL, "--copy", path, copy], capture_output=True, check=True)
+        with open(copy, "rb") as file:
+            raw = file.read()
+    return json.loads(done.stdout), check_snapshot(raw), pickle.loads(raw)
+
+
+KINDS = ("none", "alloc", "free", "chunk_alloc", "chunk_free", "charge", "host", "card", "budget", "start", "end",
+         "mark")
+CLASSES = ("context", "data", "pool", "graph", "array", "module")
+
+
+def event(kind, at, address=0, size=0, charged=None, process=0, device=0, of="data", result=0, stream=0, tag="-",
+          stack="-"):
+    charged = (size if result == 0 else 0) if charged is None else charged
+    return (at, process, device, KINDS.index(kind), CLASSES.index(of), address, size, charged, result, stream, tag,
+            stack)
+
+
+def made(events):
+    """The figures of what is written of a history of such events, and that."""
+    lines = "".join(" ".join(map(str, e)) + "\n" for e in events)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "made.pickle")
+        subprocess.run([TOOL, "--make", path], input=lines.encode(), check=True)
+        with open(path, "rb") as file:
+            raw = file.read()
+    return check_snapshot(raw), pickle.loads(raw)
+
+
+class Writing(unittest.TestCase):
+    def test_blocks_of_the_driver(self):
+        """Each is a segment with one block."""
+        figures, wrote = made([event("alloc", 0, BASE, 3 * MIB, 4 * MIB, stack="load"),
+                               event("alloc", 1000, BASE + 8 * MIB, 2 * MIB, stream=9),
+                               event("free", 5000, BASE, 3 * MIB, 4 * MIB)])
+        self.assertEqual(figures, [{"peak_held": 6 * MIB, "peak_live": 5 * MIB, "oom": 0, "held": 2 * MIB,
+                                    "live": 2 * MIB, "entries": 7, "segments": 1}])
+        only = wrote["segments"][0]
+        self.assertEqual((only["address"], only["stream"], len(only["blocks"])), (BASE + 8 * MIB, 9, 1))
+        trace = wrote["device_traces"][0]
+        self.assertEqual([e["action"] for e in trace], ["segment_alloc", "alloc", "segment_alloc", "alloc",
+                                                        "free_requested", "free_completed", "segment_free"])
+        self.assertEqual(trace[1]["frames"], [{"name": "load", "filename": "", "line": 7}])
+        self.assertEqual([e["time_us"] for e in trace], [0, 0, 1, 1, 5, 5, 5])
+
+    def test_small_blocks_share_pages(self):
+        """Two MiB for the first, nothing for the others, and they go with the last."""
+        events = [event("alloc", i, BASE + 512 * i, 100, 2 * MIB if i == 0 else 0) for i in range(5)]
+        events += [event("free", 10 + i, BASE + 512 * i, 100, 2 * MIB if i == 4 else 0) for i in range(5)]
+        figures, wrote = made(events)
+        self.assertEqual((figures[0]["peak_held"], figures[0]["peak_live"], figures[0]["held"]), (2 * MIB, 500, 0))
+        self.assertEqual(wrote["device_traces"][0][-1]["action"], "segment_free")
+        figures, wrote = made(events[:8])
+        self.assertEqual(len(wrote["segments"][0]["blocks"]), 3)  # a gap, and two that fill the rest
+        self.assertEqual(figures[0]["live"], 200)
+
+    def test_handles(self):
+        """Numbers that lie close together are given places."""
+        figures, wrote = made([event("alloc", i, 0x5000 + 16 * i, 2 * MIB) for i in range(10)])
+        self.assertEqual((figures[0]["held"], figures[0]["segments"]), (20 * MIB, 10))
+        self.assertEqual(wrote["segments"][0]["address"], 0x5000)
+
+    def test_processes_have_address_spaces(self):
+        events = [event("alloc", p, BASE, 2 * MIB, process=p) for p in range(40)]
+        events += [event("alloc", 50 + p, (1 << 60) + BASE, 2 * MIB, process=p) for p in range(3)]
+        events += [event("end", 60 + p, process=p, device=255) for p in range(0, 40, 2)]
+        self.assertEqual(made(events)[0][0]["held"], 2 * MIB * 21)
+
+    def test_chunks_fill_segments(self):
+        events = [event("alloc", 0, BASE, 20 * MIB), event("chunk_alloc", 1, BASE + MIB, 1000, 1024, tag="weights"),
+                  event("chunk_alloc", 2, BASE + MIB + 1024, 5 * MIB, tag="batch"),
+                  event("alloc", 3, BASE + 64 * MIB, 8 * MIB),  # not of the allocator: a block as before
+                  event("chunk_free", 4, BASE + MIB, 1000, 1024),
+                  event("chunk_alloc", 5, BASE, 700, 1024)]
+        figures, wrote = made(events)
+        self.assertEqual((figures[0]["held"], figures[0]["live"], figures[0]["peak_live"]),
+                         (28 * MIB, 13 * MIB + 700, 13 * MIB + 1000))
+        blocks = [s for s in wrote["segments"] if s["address"] == BASE][0]["blocks"]
+        self.assertEqual([(b["state"] != "inactive", b["size"]) for b in blocks],
+                         [(True, 1024), (False, MIB), (True, 5 * MIB), (False, 14 * MIB - 1024)])
+        trace = wrote["device_traces"][0]
+        self.assertEqual({e["category"] for e in trace}, {"unknown", "weights", "batch"})
+        self.assertEqual([e["user_metadata"] for e in trace if e["action"] == "alloc"],
+                         ["weights", "batch", "", ""])
+
+    def test_chunks_of_a_block_that_ends(self):
+        events = [event("alloc", 0, BASE, 2 * MIB), event("chunk_alloc", 1, BASE, 512),
+                  event("chunk_alloc", 2, BASE + 512, 512), event("free", 3, BASE, 2 * MIB),
+                  event("chunk_free", 4, BASE, 512), event("alloc", 5, BASE, 2 * MIB),
+                  event("chunk_alloc", 6, BASE + 512, 512), event("end", 7, device=255)]
+        figures, _ = made(events)
+        self.assertEqual((figures[0]["held"], figures[0]["live"]), (0, 0))
+
+    def test_chunks_without_a_block(self):
+        """A pool over handles: its chunks stand for them."""
+        events = [event("alloc", 0, 77, 2 * MIB), event("chunk_alloc", 1, BASE, MIB), event("chunk_free", 2, BASE, MIB),
+                  event("chunk_alloc", 3, BASE + MIB, 512)]
+        figures, _ = made(events)
+        self.assertEqual((figures[0]["peak_held"], figures[0]["held"], figures[0]["segments"]), (MIB, 512, 1))
+
+    def test_reserves(self):
+        """A context is a block; a pool's reserve is told by what is taken out of it."""
+        events = [event("charge", 0, charged=500 * MIB, of="context"), event("charge", 1, charged=32 * MIB, of="pool"),
+                  event("charge", 2, charged=-100 * MIB, of="context"), event("alloc", 3, BASE, MIB, 0, of="pool"),
+                  event("charge", 4, charged=-32 * MIB, of="pool"), event("charge", 5, charged=7, of="module")]
+        figures, wrote = made(events)
+        self.assertEqual(figures[0]["held"], 400 * MIB + MIB + 7)
+        self.assertEqual({s["frames"][0]["name"] for s in wrote["segments"] if s["frames"]}, {"context", "module"})
+
+    def test_refusals_and_marks(self):
+        events = [event("alloc", 0, BASE, 512 * MIB), event("alloc", 1, 0, 700 * MIB, result=2),
+                  event("mark", 2000, tag="step"), event("mark", 3000, tag="snapshot"), event("host", 4, size=7,
+                                                                                              device=255)]
+        figures, wrote = made(events)
+        self.assertEqual(figures[0]["oom"], 1)
+        refused = [e for e in wrote["device_traces"][0] if e["action"] == "oom"][0]
+        self.assertEqual((refused["size"], refused["device_free"]), (700 * MIB, 512 * MIB))
+        self.assertEqual(wrote["external_annotations"],
+                         [{"name": "step", "stage": "START", "device": 0, "time_us": 2}])
+        self.assertEqual(wrote["device_traces"][0][-1]["action"], "snapshot")
+
+    def test_many_tags_are_no_categories(self):
+        _, wrote = made([event("alloc", i, BASE + i * MIB, MIB, tag=f"t{i}") for i in range(40)])
+        self.assertNotIn("category", wrote["device_traces"][0][0])
+        self.assertEqual(wrote["device_traces"][0][3]["user_metadata"], "t1")
+
+    def test_nothing(self):
+        self.assertEqual(made([event("host", 0, size=5, device=255)])[0], [])
+
+    def test_high_addresses(self):
+        _, wrote = made([event("alloc", 0, 2**63 + 2 * MIB, 2 * MIB)])
+        self.assertEqual(wrote["segments"][0]["address"], 2**63 + 2 * MIB - 2**64)
+
+    def test_a_copy_says_the_same(self):
+        """Snapshot -> history -> snapshot -> history."""
         stack = [frame("f", 3), frame("g", 5)]
-        trace = [entry("segment_alloc", BASE, 4 * MIB, 0, frames=stack), entry("alloc", BASE, 512, 1, frames=stack),
-                 entry("segment_map", BASE + 8 * MIB, 2 * MIB, 2), entry("segment_unmap", BASE + 8 * MIB, MIB, 3),
-                 entry("oom", 5, 512, 4), *freed(BASE, 512, 5), entry("alloc", BASE + 512, 700, 9)]
-        blocks = [block(BASE, 512, 0, "inactive"), block(BASE + 512, 4 * MIB - 512, 700, frames=stack)]
-        notes = [{"name": "epoch", "stage": "START", "device": 0, "time_us": START + 1}]
-        data = snapshot(trace, [segment(BASE, 4 * MIB, blocks, frames=stack)], external_annotations=notes,
-                        host_traces=[[entry("alloc", 1, 512, 2)]], host_segments=[{"size": 512}])
-        with tempfile.TemporaryDirectory() as folder:
-            for protocol in (2, 4):
-                path = os.path.join(folder, "snapshot.pickle")
-                with open(path, "wb") as file:
-                    pickle.dump(data, file, protocol=protocol)
-                done = subprocess.run([TOOL, "--damage", path, "20000"], capture_output=True, check=False)
-                self.assertEqual((done.returncode, done.stderr), (0, b""))
-                good, bad = map(int, done.stdout.split())
-                self.assertGreater(good, 1000)
-                self.assertGreater(bad, 1000)
+        trace = [entry("segment_alloc", BASE, 4 * MIB, 0, frames=stack),
+                 *[entry("alloc", BASE + 1024 * i, 1000, 1 + i, frames=stack, user_metadata=f"m{i % 3}", stream=i % 2)
+                   for i in range(3000)],
+                 *[e for i in range(0, 3000, 2) for e in freed(BASE + 1024 * i, 1000, 5000 + i)],
+                 entry("snapshot", 0, 0, 9000)]
+        blocks = []
+        for i in range(3000):
+            blocks.append(block(BASE + 1024 * i, 1024, 1000 if i % 2 else 0, "active_allocated" if i % 2
+                                else "inactive", stack if i % 2 else ()))
+        blocks.append(block(BASE + 3000 * 1024, 4 * MIB - 3000 * 1024, 0, "inactive"))
+        notes = [{"name": "epoch", "stage": stage, "device": 0, "time_us": START + at}
+                 for stage, at in (("START", 10), ("END", 20))]
+        data = snapshot(trace, [segment(BASE, 4 * MIB, blocks, frames=stack)], external_annotations=notes)
+        first, figures, wrote = copied(data)
+        second, again, _ = copied(wrote)
+        self.assertEqual(figures[0]["live"], 1500 * 1000)
+        self.assertEqual(figures[0]["held"], 4 * MIB)
+        self.assertEqual(again[0], {**figures[0], "entries": figures[0]["entries"] + 1})  # another first mark
+
+        def without_marks(history):
+            return [e for e in history["events"] if e["tag"] != "snapshot"]
+
+        self.assertEqual(without_marks(second), without_marks(first))
+        self.assertEqual((second["unix_ns"], second["end_ns"]), (first["unix_ns"], first["end_ns"]))
+
+    def test_copies_of_several_devices(self):
+        data = snapshot()
+        data["device_traces"] = [[], [entry("alloc", BASE, 512, 8)], []]
+        data["segments"] = [segment(BASE, MIB, [block(BASE, MIB, 512)], device=1)]
+        _, figures, wrote = copied(data)
+        self.assertEqual(len(wrote["device_traces"]), 2)
+        self.assertEqual((figures[0]["held"], figures[1]["held"]), (0, MIB))
+
+    def test_at_random(self):
+        """Whatever a history has, even what cannot be, becomes a snapshot that keeps to the rules."""
+        for seed in range(100):
+            dice = random.Random(seed)
+            events = []
+            for at in range(dice.choice((20, 400))):
+                kind = dice.choice(("alloc", "alloc", "free", "chunk_alloc", "chunk_alloc", "chunk_free", "charge",
+                                    "mark", "end") if seed % 3 else ("alloc", "chunk_alloc", "chunk_free"))
+                if kind == "end" and dice.random() < 0.8:
+                    continue
+                base = dice.choice((BASE, 0, 2**48, 2**63))
+                size = dice.choice((1, 100, 512, 5000, MIB, 2 * MIB))
+                charged = dice.choice((0, size, (size + 511) // 512 * 512, 2 * MIB))
+                events.append(event(
+                    kind, at * 1000, base + dice.choice((512, 64 * 1024, MIB)) * dice.randrange(40), size,
+                    dice.choice((-1, 1)) * charged if kind == "charge" else charged, dice.randrange(3),
+                    255 if kind == "end" else dice.randrange(2), dice.choice(CLASSES), 2 if dice.random() < 0.05 else 0,
+                    dice.randrange(2), dice.choice(("-", "a", "b")), dice.choice(("-", "f", "g"))))
+            with self.subTest(seed=seed):
+                made(events)
+
+
+class Command(unittest.TestCase):
+    """`ullage report` of a snapshot."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = os.path.join(self.folder.name, "snapshot.pickle")
+        trace = [entry("segment_alloc", BASE, 2 * MIB, 0), entry("alloc", BASE, 1000, 1, frames=[frame("forward")])]
+        blocks = [block(BASE, 1024, 1000), block(BASE + 1024, 2 * MIB - 1024, 0, "inactive")]
+        with open(self.path, "wb") as file:
+            pickle.dump(snapshot(trace, [segment(BASE, 2 * MIB, blocks)]), file, protocol=2)
+
+    def report(self, *arguments):
+        done = subprocess.run([ULLAGE, "report", *arguments], capture_output=True, check=False)
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def test_figures(self):
+        code, out, _ = self.report(self.path, "-f", "json")
+        told_of = json.loads(out)
+        self.assertEqual((code, told_of["origin"], told_of["peak_bytes"], told_of["live_peak_bytes"]),
+                         (0, "torch", 2 * MIB, 1000))
+        self.assertIn(b"forward", self.report(self.path)[1])
+
+    def test_a_copy_in_a_file_and_by_a_pipe(self):
+        path = os.path.join(self.folder.name, "copy.pickle")
+        self.assertEqual(self.report(self.path, "-f", "torch", "-o", path), (0, b"", ""))
+        with open(path, "rb") as file:
+            wrote = file.read()
+        self.assertEqual(check_snapshot(wrote)[0]["held"], 2 * MIB)
+        self.assertEqual(self.report("-f", "torch", self.path), (0, wrote, ""))
+
+    def test_refusals(self):
+        with open(self.path, "r+b") as file:
+            file.truncate(200)
+        code, out, err = self.report(self.path, "-f", "torch")
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn("offset 200", err)
+        self.assertEqual(self.report(self.path, "-f", "torch", "--diff", self.path)[0], 2)
 
 
 if __name__ == "__main__":
