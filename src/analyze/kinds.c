@@ -20,8 +20,8 @@ static size_t hash(const struct ull__event *event, bool by_size)
 {
     uint64_t x = sized(event, by_size) ? event->size * 0x9e3779b97f4a7c15ull : 0;
     x ^= ((uint64_t)event->stack << 32 | event->tag) * 0xd6e8feb86659fd93ull;
-    x ^= ((uint64_t)event->process << 24 | (uint64_t)event->kind << 16 | (uint64_t)event->class << 8 |
-          event->device) *
+    x ^= ((uint64_t)event->process << 24 | (uint64_t)event->kind << 16 |
+          (uint64_t)event->class << 8 | event->device) *
          0xc2b2ae3d27d4eb4full;
     x ^= x >> 29;
     x *= 0xbf58476d1ce4e5b9ull;

@@ -174,8 +174,8 @@ static void find_times(struct work *work, uint32_t p)
     const struct ull__process_facts *facts = &work->facts->processes[p];
     struct ull__marks *marks = &work->marks[p];
     marks->begin_ns = facts->first_ns;
-    marks->end_ns = process->ended && process->end_ns > facts->last_ns ? process->end_ns
-                                                                       : history->end_ns;
+    marks->end_ns =
+        process->ended && process->end_ns > facts->last_ns ? process->end_ns : history->end_ns;
     if (marks->end_ns < facts->last_ns)
         marks->end_ns = facts->last_ns;
     marks->pieces = choose(work, p);

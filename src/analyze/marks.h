@@ -21,7 +21,7 @@ struct ull__marks {
     double held[ULL_WINDOWS]; /* by time, whatever the pieces are */
     size_t held_count;
     uint64_t begin_ns, end_ns; /* of the process, as far as is known */
-    double turnovers; /* how often the usual byte was allocated anew; 0: none was freed */
+    double turnovers;          /* how often the usual byte was allocated anew; 0: none was freed */
 
     /* While it is filled. */
     struct ull__low {

@@ -112,25 +112,29 @@ static void choose(struct ull__period *period, const struct ull__event *events,
     period->spread = spread_of(kind);
 }
 
-/* Kinds of one process, by count. */
-static void choose_anchor(const struct kind *kinds, size_t count, const struct ull__event *events,
-                          uint64_t allocs, struct ull__period *period)
+static bool is_mark(const struct ull__event *events, const struct kind *kind)
 {
-    const struct kind *mark = NULL, *best = NULL;
+    return events[kind->event].kind == ULL_EVENT_MARK;
+}
+
+/* Of the kinds that `takes` lets through, those of about one count that explain most allocations; the most regular
+ * of them. NULL: none. Kinds are in order of their counts. */
+typedef bool takes_fn(const struct kind *kind);
+
+static const struct kind *find_best(const struct kind *kinds, size_t count,
+                                    const struct ull__event *events, uint64_t allocs, takes_fn *takes)
+{
     uint64_t best_sum = 0, sum = 0;
     size_t begin = 0, best_begin = 0, best_end = 0;
+    const struct kind *best = NULL;
     for (size_t i = 0; i < count; i++) {
-        if (!spans(&kinds[i], allocs))
+        if (is_mark(events, &kinds[i]) || !spans(&kinds[i], allocs) || !takes(&kinds[i]))
             continue;
-        if (events[kinds[i].event].kind == ULL_EVENT_MARK) {
-            mark = mark && mark->count > kinds[i].count ? mark : &kinds[i];
-            continue;
-        }
         /* Equally often: one more or less for the ends, or one in fifty. */
-        while (kinds[begin].count + 1 + kinds[i].count / 50 < kinds[i].count) {
-            if (spans(&kinds[begin], allocs) && events[kinds[begin].event].kind != ULL_EVENT_MARK)
+        for (; kinds[begin].count + 1 + kinds[i].count / 50 < kinds[i].count; begin++) {
+            if (!is_mark(events, &kinds[begin]) && spans(&kinds[begin], allocs) &&
+                takes(&kinds[begin]))
                 sum -= kinds[begin].count;
-            begin++;
         }
         sum += kinds[i].count;
         if (sum > best_sum) {
@@ -140,12 +144,39 @@ static void choose_anchor(const struct kind *kinds, size_t count, const struct u
         }
     }
     for (size_t i = best_begin; i < best_end; i++) {
-        if (spans(&kinds[i], allocs) && events[kinds[i].event].kind != ULL_EVENT_MARK &&
+        if (!is_mark(events, &kinds[i]) && spans(&kinds[i], allocs) && takes(&kinds[i]) &&
             (!best || spread_of(&kinds[i]) < spread_of(best)))
             best = &kinds[i];
     }
-    if (mark && mark->count >= 10)
-        best = mark;
+    return best;
+}
+
+/* A layer of a network is a loop too, but its rounds are at uneven distances: the next step is further away. */
+static bool is_regular(const struct kind *kind)
+{
+    return kind->count >= 10 && spread_of(kind) < 0.2;
+}
+
+static bool is_any(const struct kind *kind)
+{
+    (void)kind;
+    return true;
+}
+
+/* Kinds of one process, by count. */
+static void choose_anchor(const struct kind *kinds, size_t count, const struct ull__event *events,
+                          uint64_t allocs, struct ull__period *period)
+{
+    const struct kind *best = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (is_mark(events, &kinds[i]) && kinds[i].count >= 10 && spans(&kinds[i], allocs) &&
+            (!best || kinds[i].count > best->count))
+            best = &kinds[i];
+    }
+    if (!best)
+        best = find_best(kinds, count, events, allocs, is_regular);
+    if (!best)
+        best = find_best(kinds, count, events, allocs, is_any);
     if (best)
         choose(period, events, best);
 }

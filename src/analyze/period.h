@@ -15,17 +15,17 @@
 #include "facts.h"
 
 struct ull__period {
-    size_t anchor;   /* an event of the kind that begins periods; ULL_NO_EVENT: none was found */
-    uint64_t count;  /* beginnings */
+    size_t anchor;  /* an event of the kind that begins periods; ULL_NO_EVENT: none was found */
+    uint64_t count; /* beginnings */
     uint64_t first_ns, last_ns;
     double seconds; /* mean */
-    double spread;   /* standard deviation of the distances over their mean, in allocations */
+    double spread;  /* standard deviation of the distances over their mean, in allocations */
 };
 
 struct ull__periods {
     const struct ull__history *history;
     struct ull__period *processes;
-    uint64_t *allocs;                /* by process: of the layer that is live */
+    uint64_t *allocs;             /* by process: of the layer that is live */
     uint64_t *first_ns, *last_ns; /* of these */
 };
 

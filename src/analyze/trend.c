@@ -218,7 +218,8 @@ static double spread_of(const double *values, size_t count, double *sorted)
  * Do the marks, but for their trend, go up and down? A curve that only bends does not: it never falls. How many
  * were seen, SIZE_MAX if none; and since the last one is not over, how many marks come before its end.
  */
-static void look_for_cycles(const double *marks, size_t count, double *scratch, struct ull__trend *trend)
+static void look_for_cycles(const double *marks, size_t count, double *scratch,
+                            struct ull__trend *trend)
 {
     double lows[MOST], *rest = scratch + count;
     size_t groups = count < 48 ? count : 48, trough;

@@ -31,14 +31,14 @@ enum { ULL_TREND_LEAST = 10 /* marks */, ULL_TREND_CYCLES = 6 };
 
 struct ull__trend {
     enum ull__trend_kind kind;
-    double p;          /* that a series without a rise looks like this or more so; of the best group size */
-    double slope;      /* bytes a mark */
-    double rise;       /* of what is never fallen below again, without the start */
-    double level;      /* where that began, after the start */
-    double late;       /* rate of growth in the last 40 % over the mean rate; 1: constant */
-    double steps;      /* effective number of events of growth */
-    double last_step;  /* when it last grew noticeably, 0 to 1 of the record */
-    double confidence; /* in `kind`, 0 to 1 */
+    double p; /* that a series without a rise looks like this or more so; of the best group size */
+    double slope;        /* bytes a mark */
+    double rise;         /* of what is never fallen below again, without the start */
+    double level;        /* where that began, after the start */
+    double late;         /* rate of growth in the last 40 % over the mean rate; 1: constant */
+    double steps;        /* effective number of events of growth */
+    double last_step;    /* when it last grew noticeably, 0 to 1 of the record */
+    double confidence;   /* in `kind`, 0 to 1 */
     size_t first, count; /* marks that were judged */
     size_t cycles;       /* ups and downs of the marks themselves; 0: none to speak of */
 };

@@ -54,14 +54,13 @@ static void judge_grown(struct ull__verdict *verdict, const struct ull__trend *t
     char from[ULL_SIZE_TEXT], to[ULL_SIZE_TEXT], slope[ULL_SIZE_TEXT];
     verdict->kind = ULL_VERDICT_LEAK;
     verdict->bytes_per_second = seconds > 0 ? trend->rise / seconds : (double)NAN;
-    ull__verdict_say(verdict,
-                     "the lowest resident memory rose from %s to %s, %s a second, and still grows: in "
-                     "the last 40 %% at %.2f times the mean rate (%zu samples, probability of such a "
-                     "rise by chance %.1g)",
-                     ull__verdict_size(trend->level, from),
-                     ull__verdict_size(trend->level + trend->rise, to),
-                     ull__verdict_size(verdict->bytes_per_second, slope), trend->late, trend->count,
-                     trend->p);
+    ull__verdict_say(
+        verdict,
+        "the lowest resident memory rose from %s to %s, %s a second, and still grows: in "
+        "the last 40 %% at %.2f times the mean rate (%zu samples, probability of such a "
+        "rise by chance %.1g)",
+        ull__verdict_size(trend->level, from), ull__verdict_size(trend->level + trend->rise, to),
+        ull__verdict_size(verdict->bytes_per_second, slope), trend->late, trend->count, trend->p);
 }
 
 static bool judge_process(const double *values, const double *seconds, size_t count,
@@ -70,8 +69,8 @@ static bool judge_process(const double *values, const double *seconds, size_t co
     struct ull__trend trend;
     char level[ULL_SIZE_TEXT], rise[ULL_SIZE_TEXT];
     if (count < SAMPLES_LEAST) {
-        ull__verdict_say(verdict, "too short to tell: %zu samples of host memory, %d are needed", count,
-                         SAMPLES_LEAST);
+        ull__verdict_say(verdict, "too short to tell: %zu samples of host memory, %d are needed",
+                         count, SAMPLES_LEAST);
         return true;
     }
     if (!ull__trend_judge(values, count, &trend))
@@ -79,8 +78,7 @@ static bool judge_process(const double *values, const double *seconds, size_t co
     verdict->confidence = trend.confidence;
     switch (trend.kind) {
     case ULL_TREND_RISING:
-        judge_grown(verdict, &trend,
-                    seconds[trend.first + trend.count - 1] - seconds[trend.first]);
+        judge_grown(verdict, &trend, seconds[trend.first + trend.count - 1] - seconds[trend.first]);
         break;
     case ULL_TREND_LEVELLED:
         verdict->kind = ULL_VERDICT_CACHE;

@@ -32,10 +32,8 @@ void ull__verdict_say(struct ull__verdict *verdict, const char *format, ...)
 /* What is worse to have overlooked. */
 static int badness(enum ull__verdict_kind kind)
 {
-    static const int order[] = {[ULL_VERDICT_STEADY] = 0,
-                                [ULL_VERDICT_CACHE] = 1,
-                                [ULL_VERDICT_UNKNOWN] = 2,
-                                [ULL_VERDICT_LEAK] = 3};
+    static const int order[] = {
+        [ULL_VERDICT_STEADY] = 0, [ULL_VERDICT_CACHE] = 1, [ULL_VERDICT_UNKNOWN] = 2, [ULL_VERDICT_LEAK] = 3};
     return order[kind];
 }
 
@@ -52,5 +50,9 @@ void ull__verdict_worst(struct ull__verdict *worst, const struct ull__verdict *o
 
 const char *ull__verdict_size(double bytes, char text[ULL_SIZE_TEXT])
 {
+    if (bytes > 0 && bytes < 9.5) { /* a slope */
+        snprintf(text, ULL_SIZE_TEXT, "%.2g B", bytes);
+        return text;
+    }
     return ull__size_text(bytes > 0 ? (uint64_t)(bytes + 0.5) : 0, text);
 }

@@ -22,9 +22,9 @@ struct net {
     unsigned int layers, per_layer;
     uint64_t weights[LAYERS_MOST], activations[LAYERS_MOST];
     double step_seconds, jitter;
-    double batch;       /* of the usual one; activations are as large */
-    double extra;       /* chance a layer of a block that is not always needed */
-    bool alike;         /* all layers have the same sizes */
+    double batch; /* of the usual one; activations are as large */
+    double extra; /* chance a layer of a block that is not always needed */
+    bool alike;   /* all layers have the same sizes */
 };
 
 static struct net make_net(struct sim *sim, uint32_t process)
@@ -38,7 +38,8 @@ static struct net make_net(struct sim *sim, uint32_t process)
     uint64_t weights = sim_about(sim, 64 * KIB, 64 * MIB);
     uint64_t activations = sim_about(sim, 256 * KIB, 128 * MIB);
     for (unsigned int i = 0; i < net.layers; i++) {
-        double w = net.alike ? 1 : 0.3 + 2 * sim_unit(sim), a = net.alike ? 1 : 0.2 + 2 * sim_unit(sim);
+        double w = net.alike ? 1 : 0.3 + 2 * sim_unit(sim),
+               a = net.alike ? 1 : 0.2 + 2 * sim_unit(sim);
         net.weights[i] = (uint64_t)((double)weights * w);
         net.activations[i] = (uint64_t)((double)activations * a);
     }
@@ -62,8 +63,8 @@ static void forward(struct net *net, struct sim_list *kept)
 {
     for (unsigned int i = 0; i < net->layers; i++) {
         for (unsigned int k = 0; k < net->per_layer; k++) {
-            struct sim_block *work =
-                sim_alloc(net->sim, net->process, of_batch(net, net->activations[i] / 3), "workspace");
+            struct sim_block *work = sim_alloc(net->sim, net->process,
+                                               of_batch(net, net->activations[i] / 3), "workspace");
             sim_keep(kept, sim_alloc(net->sim, net->process,
                                      of_batch(net, net->activations[i] / (k + 1)), "activation"));
             sim_free(net->sim, work);
@@ -694,7 +695,8 @@ static struct ull__history *late_record(uint64_t seed)
 /* --- host memory -------------------------------------------------------------------------------------- */
 
 /* Samples once a second: what grows by `growth` until `until`, with noise, spikes and slow waves. */
-static struct ull__history *host(uint64_t seed, uint64_t samples, double growth, double until, bool steps)
+static struct ull__history *host(uint64_t seed, uint64_t samples, double growth, double until,
+                                 bool steps)
 {
     struct sim *sim = sim_create(seed, SIM_DRIVER);
     double base = (double)sim_about(sim, 200 * MIB, 8 * GIB);
@@ -734,8 +736,8 @@ static struct ull__history *host_leak(uint64_t seed)
 
 static struct ull__history *host_plateau(uint64_t seed)
 {
-    return host(seed, 150 + seed * 7919 % 900, 32 * host_growth(seed), 0.3 + 0.03 * (double)(seed % 8),
-                seed % 2);
+    return host(seed, 150 + seed * 7919 % 900, 32 * host_growth(seed),
+                0.3 + 0.03 * (double)(seed % 8), seed % 2);
 }
 
 static struct ull__history *host_short(uint64_t seed)

@@ -13,7 +13,7 @@ struct scene {
     struct ull__history *(*play)(uint64_t seed);
     unsigned int device, host; /* 0: not asked */
     uint32_t leaker;           /* process of a leak */
-    bool varies;               /* sizes do, so a simple allocator's reserve may grow: a cache, if it is recorded */
+    bool varies; /* sizes do, so a simple allocator's reserve may grow: a cache, if it is recorded */
 };
 
 extern const struct scene scenes[];

@@ -121,7 +121,8 @@ void sim_host(struct sim *sim, uint32_t process, uint64_t bytes)
 uint32_t sim_process(struct sim *sim)
 {
     uint32_t number = sim->process_count;
-    struct ull__history_process about = {.pid = 1000 + number, .begin_ns = sim->now_ns, .exit_code = -1};
+    struct ull__history_process about = {
+        .pid = 1000 + number, .begin_ns = sim->now_ns, .exit_code = -1};
     about.name = ull__history_text(sim->history, "program", 7);
     must(ull__history_process(sim->history, &about) == number);
     sim->processes = realloc(sim->processes, (number + 1) * sizeof *sim->processes);

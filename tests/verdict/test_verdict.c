@@ -98,8 +98,8 @@ int main(int argc, char **argv)
     double accuracy = total ? 1 - (double)wrong / total : 1;
     bool enough = accuracy >= 0.97;
     failed += !enough;
-    printf("# %d of %d recordings that were not looked at are judged rightly: %.2f %%\n", total - wrong,
-           total, accuracy * 100);
+    printf("# %d of %d recordings that were not looked at are judged rightly: %.2f %%\n",
+           total - wrong, total, accuracy * 100);
     printf("%s %d - at least 97 of 100 others are right\n", enough ? "ok" : "not ok", ++number);
     printf("1..%d\n", number);
     return failed ? 1 : 0;

@@ -24,6 +24,8 @@ const char *words_time(double seconds, char text[WORDS_TEXT])
 {
     if (isnan(seconds))
         snprintf(text, WORDS_TEXT, "-");
+    else if (seconds > 0 && seconds < 0.9995e-6)
+        snprintf(text, WORDS_TEXT, "%.0f ns", seconds * 1e9);
     else if (seconds < 0.9995e-3)
         snprintf(text, WORDS_TEXT, "%.3g us", seconds * 1e6);
     else if (seconds < 0.9995)

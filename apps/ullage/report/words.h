@@ -8,7 +8,7 @@ enum { WORDS_TEXT = 64 };
 
 /* "1,234". */
 const char *words_count(uint64_t count, char text[WORDS_TEXT]);
-/* "12 us", "3.4 ms", "1.2 s", "3 min 20 s", "2 h 5 min"; "-" for NaN. */
+/* "90 ns", "12 us", "3.4 ms", "1.2 s", "3 min 20 s", "2 h 5 min"; "-" for NaN. */
 const char *words_time(double seconds, char text[WORDS_TEXT]);
 /* "15 %"; "-" for NaN. */
 const char *words_percent(double ratio, char text[WORDS_TEXT]);
