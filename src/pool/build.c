@@ -102,6 +102,11 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
     return g;
 }
 
+bool ull__pages_suffice(struct ull_pool *pool, uint16_t lane, uint64_t count)
+{
+    return count <= pool->free_pages && gather(pool, lane, count).count >= count;
+}
+
 /* --- views that are there --------------------------------------------------------------------------------- */
 
 /* Are the first pages of a view free, and for this lane? If not, *busy is one that is not. */

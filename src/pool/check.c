@@ -34,6 +34,14 @@ static bool in_treap(const struct ull__chunk *root, const struct ull__chunk *c)
     return root == c;
 }
 
+static bool in_a_table(const struct ull_pool *pool, const struct ull__chunk *c)
+{
+    bool in = ull__table_find(&pool->live, c->address) == c;
+    for (unsigned int i = 0; i < pool->front_count; i++)
+        in ^= ull__table_find(&pool->fronts[i]->live, c->address) == c;
+    return in;
+}
+
 static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struct findings *f)
 {
     unsigned long long at = c->address;
@@ -64,7 +72,7 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
                "bin %u has no bit", bin);
     }
     if (c->state == ULL_LIVE)
-        expect(f, ull__table_find(pool, c->address) == c, "chunk %llx is not in the table", at);
+        expect(f, in_a_table(pool, c), "chunk %llx is not in the table", at);
     if (c->state == ULL_SHADOW || c->state == ULL_HOLE)
         expect(f, c->address % pool->page_bytes == 0 && c->size % pool->page_bytes == 0,
                "shadow or hole %llx is not of whole slots", at);
@@ -174,6 +182,10 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
     struct findings f = {.what = what, .size = size, .good = true};
     uint64_t free_pages = 0, held = 0, lanes = 0;
     ull__lock(&pool->lock);
+    ull__fronts_hold(pool);
+    uint64_t table_count = pool->live.count;
+    for (unsigned int i = 0; i < pool->front_count; i++)
+        table_count += pool->fronts[i]->live.count;
     check_ranges(pool, &f);
     check_regions(pool, &f);
     for (uint32_t i = 0; i < pool->home_count && f.good; i++) {
@@ -191,14 +203,15 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
            (unsigned long long)free_pages, (unsigned long long)pool->free_pages);
     expect(&f, f.mapped == pool->mapped, "%llu mappings, not %llu", (unsigned long long)f.mapped,
            (unsigned long long)pool->mapped);
-    expect(&f, f.live == pool->table_count && f.live == pool->stats.count,
+    expect(&f, f.live == table_count && f.live == pool->stats.count,
            "%llu chunks in use, %llu in the table", (unsigned long long)f.live,
-           (unsigned long long)pool->table_count);
+           (unsigned long long)table_count);
     expect(&f, f.in_use == pool->stats.in_use, "in use %llu", (unsigned long long)f.in_use);
     expect(&f, f.waiting == pool->waiting_bytes, "waiting %llu", (unsigned long long)f.waiting);
     expect(&f, lanes == f.free_bytes, "lanes have %llu free", (unsigned long long)lanes);
     expect(&f, f.chunks == pool->chunk_count, "%llu chunks, not %llu", (unsigned long long)f.chunks,
            (unsigned long long)pool->chunk_count);
+    ull__fronts_release(pool);
     ull__unlock(&pool->lock);
     return f.good;
 }

@@ -25,6 +25,8 @@ uint64_t ull__now(const struct ull_pool *pool)
 uint64_t ull__tick(struct ull_pool *pool)
 {
     uint64_t now = ull__now(pool);
+    if (pool->clock % ULL_REVIEW == 0)
+        ull__fronts_review(pool);
     ull__lanes_poll(pool);
     ull__idle(pool, now);
     return now;
@@ -50,11 +52,11 @@ static uint64_t bucket_end(unsigned int bucket)
     return ((uint64_t)(bucket % 8 + 9) << (log - 3)) - 1;
 }
 
-void ull__latency_add(struct ull_pool *pool, uint64_t ns, uint64_t weight)
+void ull__latency_count(uint64_t *buckets, uint64_t *max, uint64_t ns, uint64_t weight)
 {
-    pool->latency[bucket_of(ns)] += weight;
-    if (ns > pool->stats.latency_max_ns)
-        pool->stats.latency_max_ns = ns;
+    buckets[bucket_of(ns)] += weight;
+    if (ns > *max)
+        *max = ns;
 }
 
 static uint64_t percentile(const struct ull_pool *pool, uint64_t of_1000)
@@ -130,7 +132,9 @@ ull_status ull_pool_stats(struct ull_pool *pool, struct ull_stats *stats)
         return ULL_E_NO_DEVICE;
     struct ull_stats now = {0};
     ull__lock(&pool->lock);
+    ull__fronts_hold(pool);
     complete(pool, &now);
+    ull__fronts_release(pool);
     ull__unlock(&pool->lock);
     now.size = size < sizeof now ? size : (uint32_t)sizeof now;
     now.version = ULL_STATS_VERSION;
@@ -143,6 +147,7 @@ void ull_pool_stats_reset(struct ull_pool *pool)
     if (ull__is_parents(pool))
         return;
     ull__lock(&pool->lock);
+    ull__fronts_hold(pool);
     struct ull_stats *s = &pool->stats;
     *s = (struct ull_stats){.in_use = s->in_use,
                             .peak_in_use = s->in_use,
@@ -152,6 +157,7 @@ void ull_pool_stats_reset(struct ull_pool *pool)
                             .peak_held = pool->held << pool->page_shift};
     pool->in_use_sum = 0;
     memset(pool->latency, 0, sizeof pool->latency);
+    ull__fronts_release(pool);
     ull__unlock(&pool->lock);
 }
 
@@ -224,7 +230,9 @@ void ull_pool_walk(struct ull_pool *pool,
     if (ull__is_parents(pool))
         return;
     ull__lock(&pool->lock);
+    ull__fronts_hold(pool);
     walk(pool, visit, context);
+    ull__fronts_release(pool);
     ull__unlock(&pool->lock);
 }
 
@@ -255,6 +263,7 @@ void ull__refusal_fill(struct ull_pool *pool, const struct ull_request *request,
                        const struct ull__shortage *shortage, struct ull_refusal *refusal)
 {
     struct ull_stats s;
+    ull__fronts_hold(pool);
     complete(pool, &s);
     *refusal = (struct ull_refusal){.wanted = request->bytes,
                                     .wanted_pages = shortage->needed << pool->page_shift,
@@ -273,6 +282,7 @@ void ull__refusal_fill(struct ull_pool *pool, const struct ull_request *request,
     if (shortage->needed >= UINT64_MAX >> pool->page_shift)
         refusal->wanted_pages = UINT64_MAX;
     walk(pool, add_holder, refusal);
+    ull__fronts_release(pool);
 }
 
 /* Appends to text, which always ends with a 0 byte. */

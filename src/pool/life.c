@@ -6,6 +6,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "pool_private.h"
@@ -87,7 +88,8 @@ static ull_status init(struct ull_pool *pool, struct ull_error *err)
     ull_status status = init_limits(pool, err);
     if (status != ULL_OK)
         return status;
-    if (ull__lane_new(pool, NULL, 0) != 0 || pool->lane_count == 0 || !ull__table_ensure(pool))
+    if (ull__lane_new(pool, NULL, 0) != 0 || pool->lane_count == 0 ||
+        !ull__table_ensure(&pool->live, 1))
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a pool");
     status = ull__ranges_init(pool, err);
     if (status != ULL_OK)
@@ -116,9 +118,10 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
         return status;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, notice_forks);
-    struct ull_pool *pool = calloc(1, sizeof *pool);
+    struct ull_pool *pool = aligned_alloc(_Alignof(struct ull_pool), sizeof *pool);
     if (!pool)
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a pool");
+    memset(pool, 0, sizeof *pool);
     pool->forks = ull__forks;
     pool->device = device;
     pool->options = *options;
@@ -137,6 +140,7 @@ void ull_pool_destroy(struct ull_pool *pool)
     ull__lanes_finish(pool);
     ull__ranges_finish(pool);
     ull__chunks_finish(pool);
+    ull__fronts_finish(pool);
     free(pool);
 }
 
@@ -154,6 +158,7 @@ ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
         o->reserve = o->limit;
     update_limit(pool);
     if (pool->held > pool->limit_pages) {
+        ull__fronts_close(pool);
         ull__lanes_want(pool, (uint16_t)-1);
         ull__pages_return(pool, pool->held - pool->limit_pages);
     }
@@ -175,6 +180,8 @@ static ull_status set_reserve(struct ull_pool *pool, uint64_t reserve)
     }
     pool->options.reserve = reserve;
     update_limit(pool);
+    if (pool->held > pool->limit_pages)
+        ull__fronts_close(pool);
     return ULL_OK;
 }
 
@@ -193,6 +200,7 @@ ull_status ull_pool_trim(struct ull_pool *pool, uint64_t bytes, uint64_t *return
     if (ull__is_parents(pool))
         return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
+    ull__fronts_drain(pool, ULL_LOOSE_ALL);
     ull__lanes_want(pool, (uint16_t)-1);
     uint64_t pages = ull__pages_return(pool, ull__pages_for(pool, bytes));
     ull__unlock(&pool->lock);
@@ -213,6 +221,7 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
     struct ull__chunk *c = NULL;
     if (bytes <= pool->total_pages << pool->page_shift && pool->held <= pool->limit_pages) {
         uint64_t size = (bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
+        ull__fronts_drain(pool, ULL_LOOSE_ALL);
         ull__lanes_want(pool, (uint16_t)-1);
         ull__retained_return(pool);
         status = ULL_OK;
@@ -233,6 +242,7 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
         return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
     ull_status status = ULL_E_NO_MEMORY;
+    ull__front_close(pool, stream);
     uint16_t lane = ull__lane_of(pool, stream);
     if (lane != 0) {
         pool->lanes[lane].seq++; /* for memory in use that the stream used too */
@@ -286,6 +296,7 @@ ull_status ull_pool_graph_begin(struct ull_pool *pool, void *stream, uint64_t *g
         return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
+    ull__front_close(pool, stream);
     ull_status status = graph_begin(pool, stream, capturing, graph);
     ull__unlock(&pool->lock);
     return status;

@@ -11,7 +11,8 @@
 
 struct ull__lock {
     _Atomic int taken;
-    _Atomic int sleepers; /* not 0: somebody may sleep */
+    _Atomic int sleepers;   /* not 0: somebody may sleep */
+    unsigned int contended; /* how often somebody had to wait for it; under the lock */
 };
 
 void ull__lock_slowly(struct ull__lock *lock);
@@ -21,8 +22,10 @@ static inline void ull__lock(struct ull__lock *lock)
 {
     int expected = 0;
     if (!atomic_compare_exchange_strong_explicit(&lock->taken, &expected, 1, memory_order_acquire,
-                                                 memory_order_relaxed))
+                                                 memory_order_relaxed)) {
         ull__lock_slowly(lock);
+        lock->contended++;
+    }
 }
 
 static inline void ull__unlock(struct ull__lock *lock)

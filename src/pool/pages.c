@@ -164,6 +164,7 @@ void ull__idle(struct ull_pool *pool, uint64_t now)
     uint64_t over = pool->held > pool->limit_pages ? pool->held - pool->limit_pages : 0;
     uint64_t keep = ull__pages_for(pool, pool->options.reserve);
     if (now - pool->idle_since >= pool->options.idle_ns) {
+        ull__fronts_drain(pool, ULL_LOOSE_ALL);
         uint64_t mark = pool->limit_pages / 100 * pool->options.watermark_percent +
                         pool->limit_pages % 100 * pool->options.watermark_percent / 100;
         uint64_t above = pool->held > mark ? pool->held - mark : 0;

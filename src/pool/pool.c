@@ -27,6 +27,7 @@ struct ask {
     uint64_t size, alignment; /* size: rounded to units */
     bool small;
     uint16_t lane;
+    struct ull__front *front; /* of the stream, or NULL */
 };
 
 /* --- finding -------------------------------------------------------------------------------------------- */
@@ -96,6 +97,7 @@ static struct ull__chunk *find(const struct ull_pool *pool, const struct ask *as
 static bool within_limit(struct ull_pool *pool)
 {
     if (pool->held > pool->limit_pages) {
+        ull__fronts_drain(pool, ULL_LOOSE_ALL);
         ull__lanes_want(pool, (uint16_t)-1);
         ull__pages_return(pool, pool->held - pool->limit_pages);
     }
@@ -110,9 +112,21 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
     *shortage = (struct ull__shortage){.needed = ull__pages_for(pool, ask->size)};
     if (!within_limit(pool))
         return NULL;
-    /* A region can go only when the own stream has passed it too; and nothing but this finds what is free. */
-    if (ull__lanes_want(pool, pool->plain ? (uint16_t)-1 : ask->lane) || pool->plain)
+    enum ull__loose kind = ask->small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE;
+    if (ask->front && ull__front_drain(pool, ask->front, kind))
         c = find(pool, ask);
+    if (c)
+        return c;
+    bool more = ull__fronts_drain(pool, kind) || pool->plain;
+    /* A region can go only when the own stream has passed it too; and nothing but this finds what is free. */
+    if (ull__lanes_want(pool, pool->plain ? (uint16_t)-1 : ask->lane) || more)
+        c = find(pool, ask);
+    /* What is loose of the other kind is left alone as long as no new page depends on it. */
+    if (!c && pool->front_count > 0 && !ull__pages_suffice(pool, ask->lane, shortage->needed) &&
+        ull__fronts_drain(pool, ULL_LOOSE_ALL)) {
+        ull__lanes_want(pool, ask->lane);
+        c = find(pool, ask);
+    }
     if (c)
         return c;
     if (ask->small) {
@@ -136,8 +150,10 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
 static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask *ask,
                    uint64_t requested, const char *tag)
 {
-    uint64_t lost = ask->alignment > ULL_UNIT ? lost_to(pool, c, ask->alignment) : 0;
-    c = ull__take(pool, c, c->address + lost, ask->size);
+    if (c->state != ULL_LIVE) { /* else it was loose */
+        uint64_t lost = ask->alignment > ULL_UNIT ? lost_to(pool, c, ask->alignment) : 0;
+        c = ull__take(pool, c, c->address + lost, ask->size);
+    }
     c->u.live.requested = requested;
     c->u.live.tag = tag;
     c->uses = 0;
@@ -148,14 +164,15 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
     }
     if (c->tier == ULL_VIEW)
         ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
-    ull__table_add(pool, c);
+    if (!ask->front || !ull__front_adopt(ask->front, ask->lane, c))
+        ull__table_add(&pool->live, c);
     ull__count_allocation(pool, c->size, requested);
     return (void *)(uintptr_t)ull__place(pool, c->address);
 }
 
 static inline bool host_memory(struct ull_pool *pool)
 {
-    return ull__table_ensure(pool) && ull__host_memory(pool, 0);
+    return ull__table_ensure(&pool->live, 1) && ull__host_memory(pool, 0);
 }
 
 /*
@@ -194,6 +211,16 @@ search(struct ull_pool *pool, const struct ask *ask, struct ull__shortage *short
     return c;
 }
 
+/* The front of the stream, opened if need be; NULL for most, and for what a graph asks for. */
+static struct ull__front *front_of(struct ull_pool *pool, const struct ask *ask, ull__stream stream)
+{
+    if (ask->alignment != ULL_UNIT || pool->lanes[ask->lane].graph)
+        return NULL;
+    if (ull__fronts_wanted(pool))
+        ull__front_open(pool, ask->lane);
+    return ull__front_of(pool, stream);
+}
+
 static ull_status allocate(struct ull_pool *pool, const struct ull_request *request,
                            uint64_t alignment, struct ull_refusal *refusal, void **address)
 {
@@ -204,6 +231,9 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
     if (ask.size < request->bytes)
         ask.size = UINT64_MAX - ULL_UNIT + 1; /* more than there is */
     bool capturing = pool->device->ops->capturing(pool->device, request->stream);
+    if (ull__fronts_any(pool) && alignment == ULL_UNIT && !capturing &&
+        ull__front_allocate(pool, ask.size, request, address))
+        return ULL_OK;
     ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ask.lane = ull__lane_now(pool, request->stream, capturing);
@@ -211,8 +241,12 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
     bool slow = false;
     if (ask.lane != 0 && ask.size <= pool->total_pages << pool->page_shift &&
         (alignment == ULL_UNIT || alignment <= (uint64_t)pool->slot_count << pool->page_shift) &&
-        pool->held <= pool->limit_pages && host_memory(pool))
-        c = find(pool, &ask);
+        pool->held <= pool->limit_pages && host_memory(pool)) {
+        if (ull__fronts_wanted(pool) || ull__fronts_any(pool))
+            ask.front = front_of(pool, &ask, request->stream);
+        c = ask.front ? ull__front_take(ask.front, ask.lane, ask.size) : NULL;
+        c = c ? c : find(pool, &ask);
+    }
     if (!c) {
         struct ull__shortage shortage = {.needed = ull__pages_for(pool, request->bytes)};
         slow = true;
@@ -257,12 +291,16 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     if (ull__is_parents(pool))
         return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
+    if (ull__fronts_any(pool) && !capturing && ull__front_free(pool, (uintptr_t)address, stream))
+        return ULL_OK;
     ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ull_status status = ULL_E_INVALID;
     uint16_t lane = ull__lane_now(pool, stream, capturing);
-    struct ull__chunk *c =
-        lane ? ull__table_take(pool, ull__at_place(pool, (uintptr_t)address)) : NULL;
+    uint64_t at = ull__at_place(pool, (uintptr_t)address);
+    struct ull__chunk *c = lane ? ull__table_take(&pool->live, at) : NULL;
+    if (!c && lane && pool->front_count)
+        c = ull__fronts_take(pool, at);
     if (lane == 0)
         status = ULL_E_NO_MEMORY;
     if (c) {
@@ -275,13 +313,25 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     return status;
 }
 
+/* A chunk in use that several streams use leaves the front that it is in. */
+static struct ull__chunk *find_shared(struct ull_pool *pool, uint64_t address)
+{
+    struct ull__chunk *c = ull__table_find(&pool->live, address);
+    if (!c && pool->front_count && ull__table_ensure(&pool->live, 1)) {
+        c = ull__fronts_take(pool, address);
+        if (c)
+            ull__table_add(&pool->live, c);
+    }
+    return c;
+}
+
 ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
 {
     if (ull__is_parents(pool))
         return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
-    struct ull__chunk *c = ull__table_find(pool, ull__at_place(pool, (uintptr_t)address));
+    struct ull__chunk *c = find_shared(pool, ull__at_place(pool, (uintptr_t)address));
     uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
     ull_status status = c ? ULL_E_NO_MEMORY : ULL_E_INVALID;
     if (lane != 0)

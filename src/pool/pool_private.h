@@ -24,8 +24,10 @@
  * free again now, and the oldest view of fitting size whose pages are free is exactly that one. So once a
  * repetition took no new pages from the device, the next ones map nothing.
  *
- * Locking: everything is under pool->lock, device calls too, except waits. A function that ends in
- * nothing special is called with it held.
+ *   front   what a stream keeps for itself while several threads share the pool (front.c).
+ *
+ * Locking: everything is under pool->lock, device calls too, except waits, and except fronts, each of which
+ * has a lock of its own. A function that says nothing else is called with pool->lock held.
  */
 #ifndef ULLAGE_POOL_PRIVATE_H
 #define ULLAGE_POOL_PRIVATE_H
@@ -101,15 +103,54 @@ struct ull__slotset {
     unsigned int levels;
 };
 
-enum { ULL_LATENCY_BUCKETS = 40 * 8, ULL_SAMPLE = 128 };
+/* Chunks in use by a hash of their address, see table.c; 0: empty. */
+struct ull__table {
+    uint64_t *entries;
+    uint64_t count, capacity;
+    unsigned int bits;
+};
+
+enum {
+    ULL_LATENCY_BUCKETS = 40 * 8,
+    ULL_SAMPLE = 128,
+    ULL_REVIEW = 64 * ULL_SAMPLE,
+    ULL_FRONTS = 16
+};
+enum { ULL_LINE = 64 };
+
+/* See front.c. Under its own lock, but for what is said. */
+struct ull__front {
+    _Alignas(ULL_LINE) struct ull__lock lock;
+    bool open;                        /* changes under both locks, as lane does */
+    uint16_t lane;                    /* the stream's */
+    _Atomic(ull__stream) stream;      /* changes under both locks, is read without */
+    uint64_t operations, seen;        /* seen: how many there were at the last review */
+    int64_t in_use, requested, count; /* change since all was added up */
+    int64_t room, room_requested;     /* how far the first two may rise */
+    uint64_t allocations, frees, largest, others;
+    unsigned __int128 in_use_sum;
+    struct ull__table live;  /* chunks in use by the program */
+    struct ull__bins *loose; /* chunks that it freed, in lists linked by u.free.left */
+    struct ull__bins *spare; /* empty; under pool->lock */
+    uint64_t loose_count;
+    uint64_t latency_max_ns, latency[ULL_LATENCY_BUCKETS];
+};
 
 /* How often this process is a forked child of one that had a pool (life.c). */
 extern unsigned int ull__forks;
 
 struct ull_pool {
     struct ull__lock lock;
-    unsigned int forks; /* ull__forks where it was made */
+
+    /* Read without the lock, so apart from what is written all the time. */
+    _Alignas(ULL_LINE) unsigned int forks; /* ull__forks where it was made */
     struct ull__device *device;
+    _Atomic unsigned int fronts_seen; /* so many of `fronts` may be open */
+    struct ull__front *fronts[ULL_FRONTS];
+
+    _Alignas(ULL_LINE) unsigned int front_count;
+    bool fronts_forced;           /* for tests: open them without contention */
+    int64_t room, room_requested; /* of all fronts */
     struct ull_pool_options options;
     uint64_t total_pages; /* of the device, as it said at the start */
     uint64_t limit_pages;
@@ -151,9 +192,7 @@ struct ull_pool {
     struct ull__chunk *spare; /* linked by next */
     uint64_t chunk_count, chunk_capacity;
     struct ull__slab *slabs;
-    uint64_t *table; /* a chunk in use by a hash of its address, see table.c; 0: empty */
-    uint64_t table_count, table_capacity;
-    unsigned int table_bits;
+    struct ull__table live; /* but for those in the tables of fronts */
 
     /* Order. */
     struct ull__lane *lanes;
@@ -234,15 +273,19 @@ bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count);
 struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
 void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
 void ull__chunks_finish(struct ull_pool *pool);
-/* Room for one further entry. */
-bool ull__table_grow(struct ull_pool *pool);
-static inline bool ull__table_ensure(struct ull_pool *pool)
+/* Room for `further` entries. Tables of fronts are under their lock. */
+bool ull__table_grow(struct ull__table *table);
+static inline bool ull__table_ensure(struct ull__table *table, uint64_t further)
 {
-    return (pool->table_count + 1) * 2 <= pool->table_capacity || ull__table_grow(pool);
+    while ((table->count + further) * 2 > table->capacity) {
+        if (!ull__table_grow(table))
+            return false;
+    }
+    return true;
 }
-void ull__table_add(struct ull_pool *pool, struct ull__chunk *c);
-struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address);
-struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address);
+void ull__table_add(struct ull__table *table, struct ull__chunk *c);
+struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address);
+struct ull__chunk *ull__table_take(struct ull__table *table, uint64_t address);
 
 /* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
 
@@ -345,6 +388,8 @@ ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__sh
 /* Joins free chunks at home of the lane with neighbours that nobody waits for, if that suffices. */
 struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t alignment,
                                  uint16_t lane);
+/* Are so many pages free for the lane? */
+bool ull__pages_suffice(struct ull_pool *pool, uint16_t lane, uint64_t count);
 /* Adds `count` new pages to home. */
 ull_status ull__commit(struct ull_pool *pool, uint64_t count);
 /* Host memory for cutting at every mapping. */
@@ -420,7 +465,9 @@ bool ull__ranges_shrink(struct ull_pool *pool);
 /* --- count.c ---------------------------------------------------------------------------------------- */
 
 uint64_t ull__now(const struct ull_pool *pool);
-void ull__latency_add(struct ull_pool *pool, uint64_t ns, uint64_t weight);
+void ull__latency_count(uint64_t *buckets, uint64_t *max, uint64_t ns, uint64_t weight);
+/* Adds up what all have in use, for a peak. */
+void ull__count_peak(struct ull_pool *pool);
 uint64_t ull__largest_free(const struct ull_pool *pool);
 double ull__fragmentation(uint64_t free_bytes, uint64_t largest);
 void ull__refusal_fill(struct ull_pool *pool, const struct ull_request *request,
@@ -443,8 +490,8 @@ static inline uint64_t ull__count_begin(struct ull_pool *pool)
 static inline void ull__count_end(struct ull_pool *pool, uint64_t began, bool slow)
 {
     if (began)
-        ull__latency_add(pool, ull__now(pool) - began,
-                         slow || pool->clock % ULL_SAMPLE == 0 ? 1 : ULL_SAMPLE);
+        ull__latency_count(pool->latency, &pool->stats.latency_max_ns, ull__now(pool) - began,
+                           slow || pool->clock % ULL_SAMPLE == 0 ? 1 : ULL_SAMPLE);
 }
 
 static inline void ull__count_allocation(struct ull_pool *pool, uint64_t bytes, uint64_t requested)
@@ -454,13 +501,12 @@ static inline void ull__count_allocation(struct ull_pool *pool, uint64_t bytes, 
     s->requested += requested;
     s->count++;
     s->allocations++;
-    if (s->in_use > s->peak_in_use)
-        s->peak_in_use = s->in_use;
-    if (s->requested > s->peak_requested)
-        s->peak_requested = s->requested;
     if (requested > s->largest)
         s->largest = requested;
-    pool->in_use_sum += s->in_use;
+    if ((int64_t)s->in_use + pool->room > (int64_t)s->peak_in_use ||
+        (int64_t)s->requested + pool->room_requested > (int64_t)s->peak_requested)
+        ull__count_peak(pool);
+    pool->in_use_sum += (unsigned __int128)(int64_t)s->in_use;
 }
 
 static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64_t requested)
@@ -470,8 +516,59 @@ static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64
     s->requested -= requested;
     s->count--;
     s->frees++;
-    pool->in_use_sum += s->in_use;
+    pool->in_use_sum += (unsigned __int128)(int64_t)s->in_use;
 }
+
+/* --- front.c ---------------------------------------------------------------------------------------- */
+
+/* Are there any? Takes no lock. */
+static inline bool ull__fronts_any(const struct ull_pool *pool)
+{
+    return atomic_load_explicit(&pool->fronts_seen, memory_order_acquire) != 0;
+}
+
+/* The front that the stream may have. Takes no lock. */
+static inline struct ull__front *ull__front_of(struct ull_pool *pool, ull__stream stream)
+{
+    unsigned int count = atomic_load_explicit(&pool->fronts_seen, memory_order_acquire);
+    for (unsigned int i = 0; i < count; i++) {
+        struct ull__front *f = pool->fronts[i];
+        if (atomic_load_explicit(&f->stream, memory_order_relaxed) == stream)
+            return f;
+    }
+    return NULL;
+}
+
+/* Serve a request of `size` bytes, and a free, without the pool's lock; false: the pool has to. */
+bool ull__front_allocate(struct ull_pool *pool, uint64_t size, const struct ull_request *request,
+                         void **address);
+bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream);
+/* A loose chunk of the size, in use from now on, or NULL. */
+struct ull__chunk *ull__front_take(struct ull__front *f, uint16_t lane, uint64_t size);
+/* Puts a chunk in use into the front's table instead of the pool's. */
+bool ull__front_adopt(struct ull__front *f, uint16_t lane, struct ull__chunk *c);
+/* Takes a chunk in use out of whichever front's table it is in, or NULL. */
+struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address);
+/* Frees what is loose in one, or in all; true if there was anything. SMALL: of small requests. */
+enum ull__loose { ULL_LOOSE_SMALL, ULL_LOOSE_LARGE, ULL_LOOSE_ALL };
+bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which);
+bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
+/*
+ * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,
+ * and each chunk in use is in a table that may be read.
+ */
+void ull__fronts_hold(struct ull_pool *pool);
+void ull__fronts_release(struct ull_pool *pool);
+/* Do threads wait for the pool so often that fronts pay? */
+bool ull__fronts_wanted(const struct ull_pool *pool);
+void ull__front_open(struct ull_pool *pool, uint16_t lane);
+/* For a stream that ends or is captured. */
+void ull__front_close(struct ull_pool *pool, ull__stream stream);
+/* All of them; also while more is held than the limit allows, when nothing may be handed out. */
+void ull__fronts_close(struct ull_pool *pool);
+/* Closes fronts that nobody needs any more; now and then. */
+void ull__fronts_review(struct ull_pool *pool);
+void ull__fronts_finish(struct ull_pool *pool);
 
 /* --- check.c: for tests ------------------------------------------------------------------------------ */
 

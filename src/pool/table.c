@@ -3,7 +3,7 @@
  *
  * Chunks come in slabs that are kept until the pool ends. The table is open addressing with linear
  * probing, at most half full; removal moves the followers back, so there are no marks for the removed.
- * Both grow before an operation begins, so that nothing fails halfway through one.
+ * Both grow before an operation begins, so that nothing fails halfway through one. Fronts have tables of their own.
  */
 #include <stdlib.h>
 
@@ -56,7 +56,7 @@ void ull__chunks_finish(struct ull_pool *pool)
         pool->slabs = slab->next;
         free(slab);
     }
-    free(pool->table);
+    free(pool->live.entries);
 }
 
 /* --- by address ------------------------------------------------------------------------------------ */
@@ -86,83 +86,85 @@ static struct ull__chunk *chunk_of(uint64_t entry)
     return (struct ull__chunk *)(uintptr_t)(entry & ~TAG_MASK); // NOLINT(performance-no-int-to-ptr)
 }
 
-static uint64_t home_of_hash(const struct ull_pool *pool, uint64_t hash)
+static uint64_t home_of_hash(const struct ull__table *table, uint64_t hash)
 {
-    return hash >> (64 - pool->table_bits);
+    return hash >> (64 - table->bits);
 }
 
-static uint64_t home_of_entry(const struct ull_pool *pool, uint64_t entry)
+static uint64_t home_of_entry(const struct ull__table *table, uint64_t entry)
 {
-    if (pool->table_bits > TAG_BITS)
-        return home_of_hash(pool, hash_of(chunk_of(entry)->address));
+    if (table->bits > TAG_BITS)
+        return home_of_hash(table, hash_of(chunk_of(entry)->address));
     uint64_t low = entry & (((uint64_t)1 << LOW_BITS) - 1);
-    return ((entry >> HIGH_SHIFT) << LOW_BITS | low) >> (TAG_BITS - pool->table_bits);
+    return ((entry >> HIGH_SHIFT) << LOW_BITS | low) >> (TAG_BITS - table->bits);
 }
 
-static void enter(struct ull_pool *pool, uint64_t entry, uint64_t at)
+static void enter(struct ull__table *table, uint64_t entry, uint64_t at)
 {
-    while (pool->table[at])
-        at = (at + 1) & (pool->table_capacity - 1);
-    pool->table[at] = entry;
+    while (table->entries[at])
+        at = (at + 1) & (table->capacity - 1);
+    table->entries[at] = entry;
 }
 
-bool ull__table_grow(struct ull_pool *pool)
+bool ull__table_grow(struct ull__table *table)
 {
-    uint64_t old_capacity = pool->table_capacity, *old = pool->table;
+    uint64_t old_capacity = table->capacity, *old = table->entries;
     uint64_t capacity = old_capacity ? old_capacity * 2 : (uint64_t)1 << FIRST_TABLE_SHIFT;
-    uint64_t *table = calloc(capacity, sizeof *table);
-    if (!table)
+    uint64_t *entries = calloc(capacity, sizeof *entries);
+    if (!entries)
         return false;
-    pool->table = table;
-    pool->table_capacity = capacity;
-    pool->table_bits = (unsigned int)__builtin_ctzll(capacity);
+    table->entries = entries;
+    table->capacity = capacity;
+    table->bits = (unsigned int)__builtin_ctzll(capacity);
     for (uint64_t i = 0; i < old_capacity; i++) {
         if (old[i])
-            enter(pool, old[i], home_of_entry(pool, old[i]));
+            enter(table, old[i], home_of_entry(table, old[i]));
     }
     free(old);
     return true;
 }
 
-void ull__table_add(struct ull_pool *pool, struct ull__chunk *c)
+void ull__table_add(struct ull__table *table, struct ull__chunk *c)
 {
     uint64_t hash = hash_of(c->address);
-    enter(pool, (uint64_t)(uintptr_t)c | tag_of(hash), home_of_hash(pool, hash));
-    pool->table_count++;
+    enter(table, (uint64_t)(uintptr_t)c | tag_of(hash), home_of_hash(table, hash));
+    table->count++;
 }
 
 /* Where the address is in the table, or an empty place. */
-static uint64_t place_of(const struct ull_pool *pool, uint64_t address)
+static uint64_t place_of(const struct ull__table *table, uint64_t address)
 {
-    uint64_t hash = hash_of(address), tag = tag_of(hash), at = home_of_hash(pool, hash), entry;
-    while ((entry = pool->table[at]) != 0) {
+    uint64_t hash = hash_of(address), tag = tag_of(hash), at = home_of_hash(table, hash), entry;
+    while ((entry = table->entries[at]) != 0) {
         if ((entry & TAG_MASK) == tag && chunk_of(entry)->address == address)
             break;
-        at = (at + 1) & (pool->table_capacity - 1);
+        at = (at + 1) & (table->capacity - 1);
     }
     return at;
 }
 
-struct ull__chunk *ull__table_find(const struct ull_pool *pool, uint64_t address)
+struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address)
 {
-    return chunk_of(pool->table[place_of(pool, address)]);
+    return table->count ? chunk_of(table->entries[place_of(table, address)]) : NULL;
 }
 
-struct ull__chunk *ull__table_take(struct ull_pool *pool, uint64_t address)
+struct ull__chunk *ull__table_take(struct ull__table *table, uint64_t address)
 {
-    uint64_t mask = pool->table_capacity - 1, hole = place_of(pool, address), entry;
-    struct ull__chunk *c = chunk_of(pool->table[hole]);
+    if (!table->count)
+        return NULL;
+    uint64_t mask = table->capacity - 1, hole = place_of(table, address), entry;
+    struct ull__chunk *c = chunk_of(table->entries[hole]);
     if (!c)
         return NULL;
-    for (uint64_t at = (hole + 1) & mask; (entry = pool->table[at]) != 0; at = (at + 1) & mask) {
+    for (uint64_t at = (hole + 1) & mask; (entry = table->entries[at]) != 0; at = (at + 1) & mask) {
         /* An entry may move back to the hole unless its home lies behind the hole. */
-        uint64_t home = home_of_entry(pool, entry);
+        uint64_t home = home_of_entry(table, entry);
         if (((at - home) & mask) >= ((at - hole) & mask)) {
-            pool->table[hole] = entry;
+            table->entries[hole] = entry;
             hole = at;
         }
     }
-    pool->table[hole] = 0;
-    pool->table_count--;
+    table->entries[hole] = 0;
+    table->count--;
     return c;
 }

@@ -1,7 +1,7 @@
 /*
  * model.c: random operations on a pool against a naive model, which shares no code with it.
  *
- *   model_pool [plain] [SEED [OPERATIONS]]
+ *   model_pool [plain] [SEED [OPERATIONS [fronts]]]
  *
  * Between pool and host device stands a device that notes which page is mapped at which address. From
  * that, and from what the pool handed out, the model knows which 256-byte unit of which page belongs to
@@ -21,12 +21,15 @@
  * device that says so, on one stream or several, and are released some time; until then nobody else may get
  * what they had. The model orders the streams itself where the pool asks that of a program: a release comes
  * behind the graph's work, and so does what a graph has of a free on another stream.
+ *
+ * With a third argument streams have fronts from the start, as they get when threads wait for each other.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model.h"
+#include "pool_private.h"
 
 enum { LIVE = 400, CHECKS = 256, END = 64 };
 
@@ -512,6 +515,7 @@ int main(int argc, char **argv)
     model.limit = (uint64_t)PAGES * PAGE;
     if (ull_pool_create(device, &options, &model.pool, &error) != ULL_OK)
         fail(error.message, 0, 0);
+    model.pool->fronts_forced = argc > 3;
     run(operations);
     for (int i = 0; i < LIVE; i++) {
         if (model.held[i].bytes)

@@ -3,6 +3,8 @@
  * thread than the one that asked for it, while a fifth changes the limit, trims and reads statistics. Each
  * piece is written and read back whole, so two owners of one byte are noticed. Run under TSan as well.
  *
+ * The second half of the time streams have fronts, whether threads wait for each other or not.
+ *
  *   test_threads [OPERATIONS]
  */
 #include <pthread.h>
@@ -58,6 +60,13 @@ static void swap(struct piece *p)
     pthread_mutex_unlock(&given.lock);
 }
 
+static void force_fronts(void)
+{
+    ull__lock(&pool->lock);
+    pool->fronts_forced = true;
+    ull__unlock(&pool->lock);
+}
+
 static void *work(void *context)
 {
     uint64_t random = (uintptr_t)context * 77 + 1;
@@ -66,6 +75,8 @@ static void *work(void *context)
     if (device->ops->stream_create(device, &stream) != ULL_OK)
         fail("no stream");
     for (uint64_t i = 0; i < operations; i++) {
+        if (i == operations / 2)
+            force_fronts();
         random = random * 6364136223846793005u + 1442695040888963407u;
         struct piece *p = &held[(random >> 40) % HELD];
         if (random >> 60 == 0)

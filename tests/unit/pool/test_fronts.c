@@ -1,0 +1,231 @@
+/* test_fronts.c: streams that keep for themselves what they freed, as when threads share a pool. */
+#include "world.h"
+
+static void start_with_fronts(struct world *w)
+{
+    start(w);
+    w->pool->fronts_forced = true;
+}
+
+static uint64_t loose(struct world *w)
+{
+    uint64_t count = 0;
+    for (unsigned int i = 0; i < w->pool->front_count; i++)
+        count += w->pool->fronts[i]->loose_count;
+    return count;
+}
+
+static void free_on(struct world *w, void *address, ull__stream stream)
+{
+    assert_int_equal(ull_pool_free(w->pool, address, stream), ULL_OK);
+}
+
+static void same_size_is_reused(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    void *a = get_on(w, 5000, w->streams[0]), *b = get_on(w, 5000, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    assert_int_equal(loose(w), 1);
+    assert_ptr_equal(get_on(w, 4900, w->streams[0]), a); /* as many units */
+    assert_int_equal(loose(w), 0);
+    free_on(w, b, w->streams[0]);
+    assert_ptr_not_equal(get_on(w, 5000, w->streams[1]), b); /* another stream has to wait for it */
+}
+
+static void threads_that_do_not_meet_have_none(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    for (int i = 0; i < 1000; i++)
+        free_on(w, get_on(w, 5000, w->streams[i % 2]), w->streams[i % 2]);
+    assert_int_equal(w->pool->front_count, 0);
+    w->pool->lock.contended = 1000; /* as if they had */
+    free_on(w, get_on(w, 5000, w->streams[0]), w->streams[0]);
+    assert_int_equal(loose(w), 1);
+}
+
+static void closed_when_one_is_left(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    w->pool->lock.contended = 1000;
+    void *kept = get_on(w, 7000, w->streams[0]);
+    assert_true(ull__fronts_any(w->pool));
+    for (int i = 0; i < 300 * ULL_REVIEW && ull__fronts_any(w->pool); i++)
+        free_on(w, get_on(w, 5000, w->streams[0]), w->streams[0]);
+    assert_false(ull__fronts_any(w->pool));
+    assert_int_equal(loose(w), 0);
+    free_on(w, kept, w->streams[0]);
+    assert_int_equal(ull_pool_free(w->pool, kept, w->streams[0]), ULL_E_INVALID);
+}
+
+static void loose_memory_is_free_for_all(void **state)
+{
+    struct world *w = *state;
+    void *all[64];
+    w->options.limit = 64 * PAGE;
+    start_with_fronts(w);
+    for (int s = 0; s < 2; s++) {
+        for (int i = 0; i < 32; i++)
+            all[s * 32 + i] = get_on(w, PAGE, w->streams[s]);
+    }
+    refused(w, 1);
+    for (int i = 0; i < 64; i++)
+        free_on(w, all[i], w->streams[i / 32]);
+    assert_int_equal(loose(w), 64);
+    get_on(w, 64 * PAGE, w->streams[0]); /* which takes what was loose for either */
+    refused(w, 1);
+    assert_int_equal(stats(w).held, 64 * PAGE);
+}
+
+static void loose_memory_is_trimmed(void **state)
+{
+    struct world *w = *state;
+    uint64_t returned;
+    start_with_fronts(w);
+    free_on(w, get_on(w, 8 * PAGE, w->streams[0]), w->streams[0]);
+    assert_int_equal(ull_pool_trim(w->pool, UINT64_MAX, &returned), ULL_OK);
+    assert_int_equal(returned, 8 * PAGE);
+}
+
+static void nothing_is_served_above_a_lowered_limit(void **state)
+{
+    struct world *w = *state;
+    void *address;
+    start_with_fronts(w);
+    void *a = get_on(w, 3 * PAGE, w->streams[0]);
+    free_on(w, get_on(w, 5000, w->streams[0]), w->streams[0]);
+    assert_int_equal(ull_pool_set_limit(w->pool, PAGE), ULL_OK);
+    assert_int_equal(ull_pool_allocate(w->pool, 5000, w->streams[0], &address), ULL_E_NO_MEMORY);
+    free_on(w, a, w->streams[0]);
+    get_on(w, 5000, w->streams[0]);
+}
+
+static void wrong_frees_are_refused(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    char *a = get_on(w, 5000, w->streams[0]), *b = get_on(w, 5000, w->streams[0]);
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(ull_pool_free(w->pool, a + 256, w->streams[s]), ULL_E_INVALID);
+        assert_int_equal(ull_pool_free(w->pool, &a, w->streams[s]), ULL_E_INVALID);
+    }
+    free_on(w, a, w->streams[0]);
+    free_on(w, b, w->streams[1]); /* another stream than the one that asked for it */
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(ull_pool_free(w->pool, a, w->streams[s]), ULL_E_INVALID);
+        assert_int_equal(ull_pool_free(w->pool, b, w->streams[s]), ULL_E_INVALID);
+        assert_int_equal(ull_pool_use_on(w->pool, a, w->streams[s]), ULL_E_INVALID);
+    }
+    assert_int_equal(stats(w).frees, 2);
+}
+
+static void memory_of_two_streams_passes_by(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    ull__device_host_delay(w->device, true);
+    void *a = get_on(w, 5000, w->streams[0]);
+    assert_int_equal(ull_pool_use_on(w->pool, a, w->streams[1]), ULL_OK);
+    w->device->ops->copy_in(w->device, (uintptr_t)a, "x", 1, w->streams[1]);
+    free_on(w, a, w->streams[0]);
+    assert_int_equal(loose(w), 0);
+    assert_ptr_not_equal(get_on(w, 5000, w->streams[0]), a);
+    w->device->ops->synchronize(w->device, w->streams[1]);
+}
+
+static void a_capture_passes_by(void **state)
+{
+    struct world *w = *state;
+    uint64_t graph = 0;
+    start_with_fronts(w);
+    void *a = get_on(w, 5000, w->streams[0]), *b = get_on(w, 5000, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    assert_int_equal(ull_pool_graph_begin(w->pool, w->streams[0], &graph), ULL_OK);
+    assert_int_equal(loose(w), 0);
+    free_on(w, b, w->streams[0]); /* the graph's from now on */
+    void *c = get_on(w, 5000, w->streams[0]);
+    free_on(w, c, w->streams[0]);
+    assert_int_equal(loose(w), 0);
+    assert_int_equal(ull_pool_graph_end(w->pool, w->streams[0]), ULL_OK);
+    assert_ptr_not_equal(get_on(w, 5000, w->streams[0]), c);
+    assert_int_equal(ull_pool_graph_release(w->pool, graph, w->streams[0]), ULL_OK);
+}
+
+static void an_ended_stream_leaves_nothing(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    void *a = get_on(w, 5000, w->streams[0]), *b = get_on(w, 5000, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    assert_int_equal(ull_pool_forget_stream(w->pool, w->streams[0]), ULL_OK);
+    assert_int_equal(loose(w), 0);
+    free_on(w, b, w->streams[1]);
+    assert_int_equal(stats(w).in_use, 0);
+}
+
+/* Against counting: after every operation; or seldom, so that fronts have something to add up. */
+static void figures_are_exact(void **state)
+{
+    struct world *w = *state;
+    struct {
+        void *address;
+        uint64_t bytes;
+    } held[64] = {0};
+    uint64_t random = 1, in_use = 0, requested = 0, peak = 0, peak_requested = 0, count = 0,
+             largest = 0;
+    int before = 0;
+    start_with_fronts(w);
+    for (int i = 0; i < 40000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t at = (random >> 33) % 64, stream = at % 2;
+        if (held[at].address) {
+            free_on(w, held[at].address, w->streams[stream]);
+            in_use -= (held[at].bytes + 255) / 256 * 256;
+            requested -= held[at].bytes;
+            held[at].address = NULL;
+            count--;
+        } else {
+            held[at].bytes = 1 + (random >> 45) % 8 * 70000 + (random >> 60);
+            held[at].address = get_on(w, held[at].bytes, w->streams[stream]);
+            in_use += (held[at].bytes + 255) / 256 * 256;
+            requested += held[at].bytes;
+            largest = held[at].bytes > largest ? held[at].bytes : largest;
+            count++;
+        }
+        peak = in_use > peak ? in_use : peak;
+        peak_requested = requested > peak_requested ? requested : peak_requested;
+        if (i % (i < 2000 ? 1 : 97) != 0)
+            continue;
+        struct ull_stats s = stats(w);
+        assert_int_equal(s.in_use, in_use);
+        assert_int_equal(s.requested, requested);
+        assert_int_equal(s.peak_in_use, peak);
+        assert_int_equal(s.peak_requested, peak_requested);
+        assert_int_equal(s.count, count);
+        assert_int_equal(s.largest, largest);
+        assert_int_equal(s.allocations + s.frees, i + 1 - before);
+        assert_true(s.average_in_use <= s.peak_in_use);
+        if (i > 20000) {
+            before = i + 1;
+            ull_pool_stats_reset(w->pool);
+            peak = in_use;
+            peak_requested = requested;
+            largest = 0;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(same_size_is_reused),     TEST(threads_that_do_not_meet_have_none),
+        TEST(closed_when_one_is_left), TEST(loose_memory_is_free_for_all),
+        TEST(loose_memory_is_trimmed), TEST(nothing_is_served_above_a_lowered_limit),
+        TEST(wrong_frees_are_refused), TEST(memory_of_two_streams_passes_by),
+        TEST(a_capture_passes_by),     TEST(an_ended_stream_leaves_nothing),
+        TEST(figures_are_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
