@@ -285,6 +285,25 @@ typedef struct {
     CUdeviceptr dptr; /* out: the address the node will have */
 } CUDA_MEM_ALLOC_NODE_PARAMS;
 
+/* Another process's state, for cuCheckpointProcess*. */
+typedef enum {
+    CU_PROCESS_STATE_RUNNING = 0,
+    CU_PROCESS_STATE_LOCKED = 1,
+    CU_PROCESS_STATE_CHECKPOINTED = 2,
+    CU_PROCESS_STATE_FAILED = 3
+} CUprocessState;
+
+typedef struct {
+    unsigned int timeoutMs; /* 0: none */
+    unsigned int reserved0;
+    cuuint64_t reserved1[7];
+} CUcheckpointLockArgs;
+
+typedef struct {
+    cuuint64_t reserved[8];
+} CUcheckpointArgs; /* of checkpoint, restore and unlock; NULL will do */
+
+_Static_assert(sizeof(CUcheckpointLockArgs) == 64, "CUcheckpointLockArgs");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(CUmemPoolProps) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "CUmemAccessDesc");

@@ -122,6 +122,10 @@ CUresult fake_enter(struct fake_call *call, enum fake_id id, unsigned needs)
     }
     if (needs & FAKE_INIT && !fake_alive())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (fake_alive() && !(needs & FAKE_OTHERS)) {
+        fake_freeze_wait();
+        call->inside = true;
+    }
     pthread_mutex_lock(&fake_mutex);
     call->locked = true;
     if ((needs & FAKE_CONTEXT) == FAKE_CONTEXT) {
@@ -142,4 +146,6 @@ void fake_leave(struct fake_call *call)
 {
     if (call->locked)
         pthread_mutex_unlock(&fake_mutex);
+    if (call->inside)
+        fake_freeze_leave();
 }

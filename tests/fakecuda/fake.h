@@ -33,18 +33,20 @@ enum fake_needs {
     FAKE_CONTEXT = 2 | FAKE_INIT,
     FAKE_ALLOC = 4,  /* counts for the rule "*" of ULLAGE_FAKE_FAIL */
     FAKE_UNSAFE = 8, /* breaks a stream capture that is going on */
+    FAKE_OTHERS = 16, /* acts on another process: does not wait when this one is frozen */
     FAKE_TAKES = FAKE_CONTEXT | FAKE_ALLOC | FAKE_UNSAFE,
 };
 
 struct fake_call {
     bool locked;
+    bool inside;
 };
 CUresult fake_enter(struct fake_call *call, enum fake_id id, unsigned needs);
 void fake_leave(struct fake_call *call);
 
 /* Opens every exported function: applies failures and delays, checks the state, takes the lock. */
 #define FAKE_ENTER(symbol, needs)                                                                  \
-    __attribute__((cleanup(fake_leave))) struct fake_call call_ = {false};                         \
+    __attribute__((cleanup(fake_leave))) struct fake_call call_ = {false, false};                         \
     CUresult entered_ = fake_enter(&call_, FAKE_ID_##symbol, needs);                               \
     if (entered_ != CUDA_SUCCESS)                                                                  \
     return entered_
@@ -69,6 +71,9 @@ void fake_card_figures(int card, uint64_t *used);
 
 int fake_card_of(CUdevice dev); /* index in the configuration, or -1 */
 CUdevice fake_device_of(int card);
+
+void fake_freeze_wait(void); /* checkpoint.c: returns when this process may go on, and counts it in */
+void fake_freeze_leave(void);
 
 /* --- Bytes and addresses ------------------------------------------------------------------- */
 

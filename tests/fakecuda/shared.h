@@ -41,6 +41,9 @@ struct fake_process {
     uint64_t used[FAKE_MAX_CARDS];         /* what NVML says of the process */
     uint64_t hidden[FAKE_MAX_CARDS];       /* in use on the card, but not in the process's figure */
     _Atomic uint64_t live[FAKE_MAX_CARDS]; /* allocations */
+    _Atomic uint32_t frozen;               /* CUprocessState: calls wait while it is not 0 */
+    _Atomic uint32_t inside;               /* calls that are going on */
+    uint64_t frozen_used[FAKE_MAX_CARDS], frozen_hidden[FAKE_MAX_CARDS];
 };
 
 /* Memory that other processes may open. */
