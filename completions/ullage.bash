@@ -59,7 +59,7 @@ _ullage() {
     local words=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run ps query replay --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report replay sweep budget suspend resume --help --version' -- "$word")
         return
     fi
     if [[ $verb == run ]]; then
@@ -96,6 +96,13 @@ _ullage() {
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;
+    budget:* | suspend:* | resume:*)
+        words=$(ullage ps -o json 2>/dev/null | sed -n 's/^      "name": "\(.*\)",$/\1/p')
+        case $verb in
+        budget) [[ $COMP_CWORD -gt 2 ]] && words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
+        *) words="$words -q --quiet --timeout -h --help" ;;
+        esac
+        ;;
     query:-i | query:--id) words=$(_ullage_cards) ;;
     query:-f | query:--filename)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")

@@ -15,6 +15,8 @@ enum {
     EXIT_FAILED = 1, /* a check, a bad file, nothing that fits */
     EXIT_USAGE = 2,
     EXIT_NO_DEVICE = 3,
+    EXIT_PERMISSION = 4,
+    EXIT_NO_DAEMON = 5,
     EXIT_OWN_FAILURE = 125, /* `run`: of ullage itself, the command was not started */
     EXIT_CANNOT_EXECUTE = 126,
     EXIT_COMMAND_NOT_FOUND = 127,
@@ -28,6 +30,9 @@ int cmd_ps(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+int cmd_budget(int argc, char **argv);
+int cmd_suspend(int argc, char **argv);
+int cmd_resume(int argc, char **argv);
 
 /* "ullage: " and a line on standard error. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -211,6 +211,29 @@ static void print_outside(const struct live_job *job)
     }
 }
 
+/* "suspended, 4.7 GiB in host memory" below a job that is not simply running. */
+static void print_state(const struct ull__job_spec *spec, const struct ull__job_view *view,
+                        const struct ull__account_view *account)
+{
+    uint64_t evicted = 0, spilled = 0;
+    char out[ULL_SIZE_TEXT];
+    for (int d = 0; d < spec->device_count; d++) {
+        evicted += account->evicted_bytes[d];
+        spilled += account->spilled_bytes[d];
+    }
+    if (view->state != ULL_JOB_RUNNING)
+        printf("    %s", ull__job_state_name(view->state));
+    if (evicted > 0)
+        printf("%s%s in host memory", view->state != ULL_JOB_RUNNING ? ", " : "    ",
+               ull__size_text(evicted, out));
+    if (spilled > 0)
+        printf("%s%s spilled to host memory",
+               evicted || view->state != ULL_JOB_RUNNING ? ", " : "    ",
+               ull__size_text(spilled, out));
+    if (evicted || spilled || view->state != ULL_JOB_RUNNING)
+        putchar('\n');
+}
+
 static void print_account(const struct live_job *job, const struct ull__job_view *view,
                           const struct ull__account_view *account, bool tree)
 {
@@ -235,6 +258,7 @@ static void print_account(const struct live_job *job, const struct ull__job_view
     }
     if (first)
         print_row(&(struct row){.name = name, .pid = view->supervisor_pid, .gpu = -2});
+    print_state(spec, view, account);
     print_processes(job, tree, account->number);
 }
 

@@ -139,6 +139,7 @@ static void add_devices(struct ull_json *json, const struct shown_job *job,
 static void add_process(struct ull_json *json, const struct shown_job *job,
                         const struct seen_process *seen)
 {
+    static const char *const residency[] = {"running", "suspending", "suspended", "resuming"};
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
     uint64_t held = 0, peak = 0;
     for (int d = 0; d < spec->device_count; d++) {
@@ -153,7 +154,7 @@ static void add_process(struct ull_json *json, const struct shown_job *job,
     key_string(json, "state",
                !seen->present        ? "ended"
                : seen->view.draining ? "draining"
-                                     : "running");
+                                     : residency[seen->view.residency]);
     key_u64(json, "held_bytes", held);
     key_u64(json, "peak_bytes", peak);
     ull__json_key(json, "devices");
@@ -166,6 +167,7 @@ static void add_process(struct ull_json *json, const struct shown_job *job,
         key_index(json, "logical", spec->devices[d].logical);
         key_string(json, "uuid", spec->devices[d].uuid);
         key_u64(json, "held_bytes", usage->held_bytes);
+        key_u64(json, "evicted_bytes", seen->view.evicted_bytes[d]);
         key_u64(json, "peak_bytes", usage->peak_bytes);
         key_classes(json, "by_class", usage->by_class);
         key_classes(json, "peak_by_class", usage->peak_by_class);
@@ -304,6 +306,28 @@ static void add_configuration(struct ull_json *json, const char *set_by)
     ull__json_array_end(json);
 }
 
+/* Where the memory is, and the job's place among others on the card. */
+static void add_sharing(struct ull_json *json, const struct ull__job_spec *spec,
+                        const struct ull__job_view *view, const struct ull__account_view *account)
+{
+    uint64_t held = 0, request = 0, evicted = 0, spilled = 0;
+    for (int d = 0; d < spec->device_count; d++) {
+        held += account->usage[d].held_bytes;
+        request += spec->devices[d].request_bytes;
+        evicted += account->evicted_bytes[d];
+        spilled += account->spilled_bytes[d];
+    }
+    key_string(json, "state", ull__job_state_name(view->state));
+    ull__json_key(json, "priority");
+    ull__json_i64(json, view->priority);
+    key_bool(json, "suspendable", spec->suspendable);
+    key_string(json, "group", spec->group[0] ? spec->group : NULL);
+    key_u64(json, "request_bytes", request);
+    key_u64(json, "evicted_bytes", evicted);
+    key_u64(json, "spilled_bytes", spilled);
+    key_u64(json, "resident_bytes", held > evicted ? held - evicted : 0);
+}
+
 static void add_account(struct ull_json *json, const struct shown_job *job,
                         const struct ull__job_view *view, const struct ull__account_view *account)
 {
@@ -324,6 +348,7 @@ static void add_account(struct ull_json *json, const struct shown_job *job,
     key_u64(json, "supervisor_pid", view->supervisor_pid);
     key_maybe(json, "root_pid", sub, account->root_pid);
     add_configuration(json, spec->set_by);
+    add_sharing(json, spec, view, account);
     key_maybe(json, "max_request_bytes", spec->max_request > 0, spec->max_request);
     key_string(json, "parent", spec->parent[0] ? spec->parent : NULL);
     add_devices(json, job, view, account);

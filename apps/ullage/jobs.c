@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "error.h"
 #include "nvml.h"
 #include "procfs.h"
 
@@ -174,4 +175,50 @@ void jobs_free(struct job_list *list)
         free(list->jobs[i].outside);
     }
     free(list->jobs);
+}
+
+/* "train (1a2b3c4d), serve (99aabbcc)" of the jobs that have this name, or of all where it is NULL. */
+static int name_jobs(const struct job_list *list, const char *name, char *text, size_t size)
+{
+    int count = 0;
+    text[0] = 0;
+    for (int i = 0; i < list->count; i++) {
+        struct ull__ledger *ledger = list->jobs[i].report.ledger;
+        struct ull__job_view view;
+        size_t used = strlen(text);
+        if (name && strcmp(ull__ledger_spec(ledger)->name, name) != 0)
+            continue;
+        ull__ledger_job(ledger, &view);
+        if (used + 60 < size)
+            snprintf(text + used, size - used, "%s%.40s (%s)", count ? ", " : "",
+                     ull__ledger_spec(ledger)->name, view.id);
+        count++;
+    }
+    return count;
+}
+
+ull_status jobs_find(const struct job_list *list, const char *text, struct live_job **job,
+                     struct ull_error *err)
+{
+    char names[300];
+    for (int i = 0; i < list->count; i++) {
+        struct ull__job_view view;
+        ull__ledger_job(list->jobs[i].report.ledger, &view);
+        if (strcmp(view.id, text) == 0) {
+            *job = &list->jobs[i];
+            return ULL_OK;
+        }
+    }
+    int count = name_jobs(list, text, names, sizeof names);
+    if (count > 1)
+        return ull__fail(err, ULL_E_INVALID, "%d jobs are called '%.60s': name one by its id: %s",
+                         count, text, names);
+    for (int i = 0; i < list->count && count == 1; i++)
+        if (strcmp(ull__ledger_spec(list->jobs[i].report.ledger)->name, text) == 0) {
+            *job = &list->jobs[i];
+            return ULL_OK;
+        }
+    count = name_jobs(list, NULL, names, sizeof names);
+    return ull__fail(err, ULL_E_NOT_FOUND, "no job of yours is called '%.60s'%s%s", text,
+                     count ? "; there are: " : ", and none is running", names);
 }

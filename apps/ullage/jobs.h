@@ -25,4 +25,11 @@ void job_remove_if_over(struct ull__ledger *ledger);
 bool jobs_gather(struct job_list *list);
 void jobs_free(struct job_list *list);
 
+/*
+ * The job with this id or name. ULL_E_NOT_FOUND names what there is; ULL_E_INVALID: several have the name, and
+ * their ids are named.
+ */
+ull_status jobs_find(const struct job_list *list, const char *text, struct live_job **job,
+                     struct ull_error *err);
+
 #endif

@@ -13,6 +13,9 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program and all it starts inside a GPU memory budget"},
     {"ps", cmd_ps, "show jobs, their processes and what they hold"},
+    {"budget", cmd_budget, "change what a running job may hold"},
+    {"suspend", cmd_suspend, "move a job's GPU memory to the host; it waits there"},
+    {"resume", cmd_resume, "bring a suspended job back to its card"},
     {"query", cmd_query, "answer nvidia-smi's queries for memory, and more"},
     {"report", cmd_report, "tell what a recorded run did with GPU memory"},
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},

@@ -23,4 +23,9 @@ enum proc_place proc_place(uint32_t pid);
 /* Command line with blanks between words, cut to size; false if there is no such process. */
 bool proc_command(uint32_t pid, char *text, size_t size);
 
+/* Whether this is the process that started then (field 22 of its stat); 0: any that has the pid. */
+bool proc_is(uint32_t pid, uint64_t start_ticks);
+/* Host memory that can be had without swapping, within this process's control group. */
+uint64_t proc_memory_available(void);
+
 #endif

@@ -117,7 +117,9 @@ static void *keep(void *data)
             loaded = true;
         }
         ull__member_wait(member, TICK_NS);
-        if (loaded && atomic_load(&ull__state.gpu_count) > 0)
+        /* While its memory is elsewhere, the driver's figures say nothing, or its calls do not return. */
+        if (loaded && atomic_load(&ull__state.gpu_count) > 0 &&
+            ull__member_residency(member) == ULL_RESIDENT)
             look(tick);
         ull__member_settled(member);
     }

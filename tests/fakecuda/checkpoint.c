@@ -58,8 +58,7 @@ static bool shares_memory(const struct fake_shared *shared, int slot)
 {
     for (int i = 0; i < FAKE_MAX_EXPORTS; i++) {
         const struct fake_export *export = &shared->export[i];
-        if (export->state &&
-            (export->owner == slot || export->importers[slot / 64] >> slot % 64 & 1))
+        if (export->state && (export->owner == slot || export->importers[slot / 64] >> slot % 64 & 1))
             return true;
     }
     return false;

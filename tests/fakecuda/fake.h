@@ -31,8 +31,8 @@ enum fake_needs {
     FAKE_ANY = 0,  /* may be called before cuInit */
     FAKE_INIT = 1, /* needs cuInit in this very process */
     FAKE_CONTEXT = 2 | FAKE_INIT,
-    FAKE_ALLOC = 4,  /* counts for the rule "*" of ULLAGE_FAKE_FAIL */
-    FAKE_UNSAFE = 8, /* breaks a stream capture that is going on */
+    FAKE_ALLOC = 4,   /* counts for the rule "*" of ULLAGE_FAKE_FAIL */
+    FAKE_UNSAFE = 8,  /* breaks a stream capture that is going on */
     FAKE_OTHERS = 16, /* acts on another process: does not wait when this one is frozen */
     FAKE_TAKES = FAKE_CONTEXT | FAKE_ALLOC | FAKE_UNSAFE,
 };
@@ -46,7 +46,7 @@ void fake_leave(struct fake_call *call);
 
 /* Opens every exported function: applies failures and delays, checks the state, takes the lock. */
 #define FAKE_ENTER(symbol, needs)                                                                  \
-    __attribute__((cleanup(fake_leave))) struct fake_call call_ = {false, false};                         \
+    __attribute__((cleanup(fake_leave))) struct fake_call call_ = {false, false};                  \
     CUresult entered_ = fake_enter(&call_, FAKE_ID_##symbol, needs);                               \
     if (entered_ != CUDA_SUCCESS)                                                                  \
     return entered_

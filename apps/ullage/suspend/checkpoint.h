@@ -1,0 +1,26 @@
+/*
+ * checkpoint.h: another process's GPU memory, moved to the host and back by the driver (cuCheckpointProcess*,
+ * drivers from 570 on).
+ *
+ * It covers all that the process has, its contexts and arrays too, at about 2 GB/s out. Every call is made in
+ * a child process with a limit of time, since it can hang. Drivers before 610 refuse processes that share
+ * memory with others, NCCL's among them.
+ */
+#ifndef ULLAGE_CHECKPOINT_H
+#define ULLAGE_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ullage/status.h"
+
+enum checkpoint_state { CHECKPOINT_RUNNING, CHECKPOINT_LOCKED, CHECKPOINT_OUT, CHECKPOINT_FAILED };
+
+/*
+ * Moves the process's memory out, or back, whatever is left to do for that. Should moving out fail, the process
+ * runs on. ULL_E_DRIVER with the reason in *err; ULL_E_NO_MEMORY: its card has no room for it to come back, and
+ * it stays out; ULL_E_SYSTEM: not in that time, and the driver may still be at it.
+ */
+ull_status checkpoint_move(uint32_t pid, bool out, unsigned int timeout_s, struct ull_error *err);
+
+#endif

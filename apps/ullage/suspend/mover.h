@@ -1,0 +1,37 @@
+/*
+ * mover.h: suspends and resumes a job, without a daemon, through its ledger.
+ *
+ * A command goes to all its processes. Gated ones (`run --suspendable`) carry it out themselves; the others
+ * are moved by the driver (checkpoint.h). All of them or none: where one cannot, the rest are brought back.
+ */
+#ifndef ULLAGE_MOVER_H
+#define ULLAGE_MOVER_H
+
+#include "ledger.h"
+
+struct move_progress {
+    uint64_t moved_bytes, to_move_bytes;
+    int processes, there; /* of the job, and those that are where they shall be */
+};
+
+struct move_options {
+    unsigned int timeout_s; /* for each process that the driver moves, and for all gated ones */
+    /* Called a few times a second; true asks to stop, and what was moved comes back. May be NULL. */
+    bool (*step)(const struct move_progress *progress, void *data);
+    void *data;
+};
+
+/*
+ * ULL_E_INVALID: it is (being) suspended already, has not started, or its device shares the host's memory.
+ * ULL_E_NOT_FOUND: none of its processes uses a GPU. ULL_E_NO_MEMORY: the host has no room for it.
+ * ULL_E_DRIVER, ULL_E_SYSTEM: a process could not be moved. In each case nothing is left half done: what was
+ * moved is back, or *err says what is not. On success *moved tells how much.
+ */
+ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *options,
+                        struct move_progress *moved, struct ull_error *err);
+
+/* Likewise. ULL_E_NO_MEMORY: the card has no room for it, and it stays suspended. */
+ull_status job_move_back(struct ull__ledger *ledger, const struct move_options *options,
+                         struct move_progress *moved, struct ull_error *err);
+
+#endif
