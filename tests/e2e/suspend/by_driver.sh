@@ -60,6 +60,7 @@ is "and goes on where it was" "$(grep -c '^alloc 0$' "$T/$big.out")" 4
 "$ULLAGE" suspend -q big
 pkill -KILL -f "$T/big"
 wait_for 10 gone "$big"
+# shellcheck disable=SC2317 # by wait_for
 no_job() { [ "$(used_by_all) $(ps_json "len([j for j in d['jobs'] if j['name'] == 'big'])")" = "0 0" ]; }
 check "a suspended job that dies leaves nothing" wait_for 10 no_job
 
