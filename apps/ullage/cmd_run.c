@@ -19,6 +19,7 @@
 #include "file.h"
 #include "job_json.h"
 #include "jobs.h"
+#include "recording.h"
 #include "run_options.h"
 #include "supervise.h"
 
@@ -32,6 +33,7 @@ struct run {
     struct ull__job_spec job;
     struct ull__ledger *ledger;
     struct seen history;
+    struct recording *recording; /* NULL: not asked for */
     unsigned int ticks;
     char report[ULL_FILE_PATH]; /* "" if there is nowhere to write one */
     bool report_asked;
@@ -209,6 +211,20 @@ static void note_overcommitment(struct run *run)
     }
 }
 
+static int prepare_record(struct run *run)
+{
+    struct ull_error err;
+    char path[ULL_FILE_PATH];
+    if (!run->options.record)
+        return 0;
+    if (absolute_path(run->options.record, path, &err) == ULL_OK &&
+        recording_create(path, run->options.stacks, run->ledger, &run->machine, &run->recording,
+                         &err) == ULL_OK)
+        return 0;
+    cli_say("%s; the command was not started", err.message);
+    return EXIT_OWN_FAILURE;
+}
+
 /* Everything up to the start of the command; 0 to go on. */
 static int prepare(struct run *run)
 {
@@ -236,7 +252,7 @@ static int prepare(struct run *run)
         cli_say("%s; the command was not started", err.message);
         return EXIT_OWN_FAILURE;
     }
-    return 0;
+    return prepare_record(run);
 }
 
 /* --- while the command runs --------------------------------------------------------------------- */
@@ -246,8 +262,19 @@ static void tick(void *data)
     struct run *run = data;
     ull__ledger_sample(run->ledger);
     seen_update(&run->history, run->ledger);
+    recording_tick(run->recording, &run->history);
     if (++run->ticks % SWEEP_EVERY == 0)
         sweep(run, run->ledger);
+}
+
+static void started(void *data, pid_t command)
+{
+    recording_started(((struct run *)data)->recording, command);
+}
+
+static void reaped(void *data, pid_t pid, int exit_code)
+{
+    recording_reaped(((struct run *)data)->recording, pid, exit_code);
 }
 
 /* --- after the end ------------------------------------------------------------------------------ */
@@ -359,7 +386,8 @@ int cmd_run(int argc, char **argv)
     if (code == 0) {
         /* By its own pid the library tells the command's direct children from their descendants. */
         const char *own_pid = run.options.each ? "ULLAGE_EACH" : NULL;
-        if (supervise_command(run.options.command, own_pid, tick, &run, &result, &err) != ULL_OK) {
+        const struct supervise_calls calls = {started, tick, reaped, &run};
+        if (supervise_command(run.options.command, own_pid, &calls, &result, &err) != ULL_OK) {
             cli_say("%s", err.message);
             code = EXIT_OWN_FAILURE;
         } else if (result.exec_error) {
@@ -370,6 +398,7 @@ int cmd_run(int argc, char **argv)
             code = result.exit_code;
         }
     }
+    recording_finish(run.recording, code);
     clean_up(&run);
     return code;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -24,6 +25,91 @@ static ssize_t read_proc(uint32_t pid, const char *name, char *text, size_t size
     close(fd);
     text[got > 0 ? got : 0] = 0;
     return got;
+}
+
+/* Start times count from boot, which CLOCK_MONOTONIC does too, but for the time that the machine slept. */
+static uint64_t monotonic_of(uint64_t start_ticks)
+{
+    struct timespec boot, now;
+    uint64_t since_boot = start_ticks * (1000000000ull / (uint64_t)sysconf(_SC_CLK_TCK));
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t boot_ns = (uint64_t)boot.tv_sec * 1000000000ull + (uint64_t)boot.tv_nsec;
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+    uint64_t ago = boot_ns > since_boot ? boot_ns - since_boot : 0;
+    return now_ns > ago ? now_ns - ago : 0;
+}
+
+bool proc_stat(uint32_t pid, struct proc_stat *stat)
+{
+    char text[1024];
+    unsigned long long start, pages;
+    unsigned int parent;
+    if (read_proc(pid, "stat", text, sizeof text) <= 0)
+        return false;
+    /* The name in parentheses may hold anything, so look for the last one. */
+    char *name = strchr(text, '('), *end = strrchr(text, ')');
+    if (!name || !end ||
+        sscanf(
+            end + 1,
+            " %c %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %*s "
+            "%llu",
+            &stat->state, &parent, &start, &pages) != 4)
+        return false;
+    *end = 0;
+    snprintf(stat->name, sizeof stat->name, "%s", name + 1);
+    stat->parent = parent;
+    stat->start_ticks = start;
+    stat->begin_ns = monotonic_of(start);
+    stat->resident_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return true;
+}
+
+static bool add_child(uint32_t **children, int *count, uint32_t child)
+{
+    if ((*count & (*count - 1)) == 0) { /* room for twice as many at 1, 2, 4, ... */
+        uint32_t *grown = realloc(*children, (*count ? (size_t)*count * 2 : 1) * sizeof **children);
+        if (!grown)
+            return false;
+        *children = grown;
+    }
+    (*children)[(*count)++] = child;
+    return true;
+}
+
+/* Each thread has a list of the children that it made. */
+static bool add_children_of(const char *path, uint32_t **children, int *count)
+{
+    char *text, *next;
+    size_t size;
+    if (ull__file_read(path, ENVIRON_LIMIT, &text, &size, NULL) != ULL_OK)
+        return false;
+    char *at = text;
+    for (unsigned long pid; (pid = strtoul(at, &next, 10)) != 0 && next != at; at = next)
+        if (!add_child(children, count, (uint32_t)pid))
+            break;
+    free(text);
+    return true;
+}
+
+int proc_children(uint32_t pid, uint32_t **children)
+{
+    char path[320];
+    int count = 0;
+    bool told = false;
+    *children = NULL;
+    snprintf(path, sizeof path, "/proc/%u/task", pid);
+    DIR *tasks = opendir(path);
+    struct dirent *entry;
+    while (tasks && (entry = readdir(tasks))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof path, "/proc/%u/task/%s/children", pid, entry->d_name);
+        told |= add_children_of(path, children, &count);
+    }
+    if (tasks)
+        closedir(tasks);
+    return told ? count : -1;
 }
 
 uint32_t proc_parent(uint32_t pid)

@@ -8,6 +8,18 @@
 
 /* The parent, or 0 if there is no such process. */
 uint32_t proc_parent(uint32_t pid);
+struct proc_stat {
+    uint32_t parent;
+    char state;           /* 'Z': dead, and not waited for yet */
+    uint64_t start_ticks; /* after boot */
+    uint64_t begin_ns;    /* the same by CLOCK_MONOTONIC */
+    uint64_t resident_bytes;
+    char name[64];
+};
+/* False if there is no such process. */
+bool proc_stat(uint32_t pid, struct proc_stat *stat);
+/* The children of a process: a list that the caller frees, and how many; -1 if this kernel does not tell. */
+int proc_children(uint32_t pid, uint32_t **children);
 /* Whether ancestor is among the parents of pid. */
 bool proc_descends(uint32_t pid, uint32_t ancestor);
 /* Whether the environment that the process started with has this exact NAME=VALUE. */

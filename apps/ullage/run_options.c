@@ -25,6 +25,8 @@ static void print_help(void)
         "      --max-request SIZE     refuse larger single allocations\n"
         "      --name NAME            name of the job (default: the command's)\n"
         "      --report FILE          write a report in JSON\n"
+        "      --record FILE          record every allocation, for `ullage report`\n"
+        "      --stacks               with --record: also where in the program each was made\n"
         "  -q, --quiet                no refusal lines and no summary\n"
         "  -h, --help                 this text\n"
         "\n"
@@ -73,7 +75,7 @@ static int check_name(const char *name)
 
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT };
+    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS };
     static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
                                           {"gpus", required_argument, NULL, 'g'},
                                           {"growth", no_argument, NULL, GROWTH},
@@ -81,6 +83,8 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"max-request", required_argument, NULL, MAX_REQUEST},
                                           {"name", required_argument, NULL, NAME},
                                           {"report", required_argument, NULL, REPORT},
+                                          {"record", required_argument, NULL, RECORD},
+                                          {"stacks", no_argument, NULL, STACKS},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -114,6 +118,14 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
         case REPORT:
             code = set_from_call(options, ULL_CONF_REPORT, optarg, "--report");
             break;
+        case RECORD:
+            options->record = optarg;
+            if (!optarg[0])
+                code = cli_usage_error("run", "--record: expected the path of a file");
+            break;
+        case STACKS:
+            options->stacks = true;
+            break;
         case 'q':
             options->quiet = true;
             break;
@@ -131,6 +143,8 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
     if (optind == argc)
         return cli_usage_error("run",
                                "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
+    if (options->stacks && !options->record)
+        return cli_usage_error("run", "--stacks needs --record FILE, where the stacks go");
     options->command = argv + optind;
     return check_values(options);
 }

@@ -14,7 +14,9 @@ struct run_options {
     bool each;
     bool quiet;
     uint64_t max_request; /* 0: no limit */
-    const char *name;     /* NULL: from the command */
+    const char *record;   /* --record or NULL */
+    bool stacks;
+    const char *name; /* NULL: from the command */
     char **command;
 };
 

@@ -69,6 +69,7 @@ void supervise_prepare(void)
     each_descriptor(note_descriptor);
     fill_waited(&blocked);
     sigaddset(&blocked, SIGPIPE); /* a summary into a closed pipe must not change the exit code */
+    sigaddset(&blocked, SIGXFSZ); /* nor a record or a log that becomes too large */
     sigprocmask(SIG_BLOCK, &blocked, &user_mask);
     sigaction(SIGCHLD, &standard, &user_sigchld); /* ignored, it would leave nothing to wait for */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -111,8 +112,13 @@ static pid_t start(char **argv, const char *own_pid, int *exec_error)
     return child;
 }
 
+static int exit_code_of(int status)
+{
+    return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 /* True if the command itself ended; its status is then in *status. */
-static bool reap(pid_t child, int *status)
+static bool reap(pid_t child, const struct supervise_calls *calls, int *status)
 {
     bool ended = false;
     for (;;) {
@@ -122,6 +128,8 @@ static bool reap(pid_t child, int *status)
             continue;
         if (pid <= 0)
             return ended;
+        if (calls->reaped)
+            calls->reaped(calls->data, pid, exit_code_of(one));
         if (pid == child) {
             *status = one;
             ended = true;
@@ -139,15 +147,15 @@ static void handle(pid_t child, const siginfo_t *info)
         raise(SIGSTOP); /* we are blocked against it, but the shell must see us stop */
 }
 
-static void watch(pid_t child, void (*tick)(void *), void *data, int *status)
+static void watch(pid_t child, const struct supervise_calls *calls, int *status)
 {
     sigset_t waited;
     uint64_t next = cli_monotonic_ns() + TICK_NS;
     fill_waited(&waited);
-    while (!reap(child, status)) {
+    while (!reap(child, calls, status)) {
         uint64_t now = cli_monotonic_ns();
         if (now >= next) {
-            tick(data);
+            calls->tick(calls->data);
             now = cli_monotonic_ns();
             next = next + TICK_NS > now ? next + TICK_NS : now + TICK_NS;
         }
@@ -160,7 +168,7 @@ static void watch(pid_t child, void (*tick)(void *), void *data, int *status)
     }
 }
 
-ull_status supervise_command(char **argv, const char *own_pid, void (*tick)(void *data), void *data,
+ull_status supervise_command(char **argv, const char *own_pid, const struct supervise_calls *calls,
                              struct supervise_result *result, struct ull_error *err)
 {
     int exec_error, status = 0;
@@ -168,14 +176,12 @@ ull_status supervise_command(char **argv, const char *own_pid, void (*tick)(void
     pid_t child = start(argv, own_pid, &exec_error);
     if (child < 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot start a process: %s", strerror(errno));
-    watch(child, tick, data, &status);
+    if (calls->started)
+        calls->started(calls->data, child);
+    watch(child, calls, &status);
     result->exec_error = exec_error;
-    if (WIFSIGNALED(status)) {
-        result->signal = WTERMSIG(status);
-        result->exit_code = EXIT_SIGNAL + result->signal;
-    } else {
-        result->exit_code = WEXITSTATUS(status);
-    }
+    result->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    result->exit_code = exit_code_of(status);
     if (exec_error)
         result->exit_code = exec_error == ENOENT ? EXIT_COMMAND_NOT_FOUND : EXIT_CANNOT_EXECUTE;
     return ULL_OK;

@@ -10,6 +10,7 @@
 #define ULLAGE_SUPERVISE_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "ullage/status.h"
 
@@ -25,11 +26,19 @@ struct supervise_result {
  */
 void supervise_prepare(void);
 
+/* What is called meanwhile; `started` and `reaped` may be NULL. */
+struct supervise_calls {
+    void (*started)(void *data, pid_t command);
+    void (*tick)(void *data);                             /* about every 10 ms */
+    void (*reaped)(void *data, pid_t pid, int exit_code); /* the command, or an orphan of its tree */
+    void *data;
+};
+
 /*
- * Runs argv to its end. `tick` is called about every 10 ms. The command finds its own pid in the
- * environment variable `own_pid` if that is not NULL.
+ * Runs argv to its end. The command finds its own pid in the environment variable `own_pid` if that is
+ * not NULL.
  */
-ull_status supervise_command(char **argv, const char *own_pid, void (*tick)(void *data), void *data,
+ull_status supervise_command(char **argv, const char *own_pid, const struct supervise_calls *calls,
                              struct supervise_result *result, struct ull_error *err);
 
 #endif

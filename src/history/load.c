@@ -37,13 +37,14 @@ struct writer {
 
 /* A process of the system: several in the history, one after another, if it executed programs. */
 struct person {
-    uint32_t newest; /* in the history */
-    bool has_writer;
+    uint32_t newest;          /* in the history */
+    bool has_writer, watched; /* told of by itself, by a supervisor */
 };
 
 /* What is known of the end of a process in the history. */
 struct end {
     uint64_t own_ns, seen_ns, last_ns; /* said by itself, by a supervisor; its last event; 0: not */
+    bool watched;                      /* by a supervisor, who would say so */
     size_t start;                      /* its START among the events */
     int exit_code;
 };
@@ -238,7 +239,11 @@ static bool define_process(struct load *load, struct writer *writer, struct ull_
     if (own) {
         person->has_writer = true;
         writer->own = person->newest;
+    } else {
+        person->watched = true;
     }
+    if (person->newest != LEFT_OUT)
+        load->ends[person->newest].watched = person->watched;
     if (number < writer->people.count) {
         writer->people.of[number] = index;
         return true;
@@ -488,14 +493,17 @@ static void count_dropped(struct load *load)
     }
 }
 
-/* When it ended, 0: not, as far as the record says. */
+/*
+ * When it ended, 0: not, as far as the record says. A process that nobody watched, in another pid namespace or shorter
+ * than a second, ended with the run at the latest.
+ */
 static uint64_t end_of(const struct end *end, uint64_t over_ns)
 {
     uint64_t when = end->own_ns;
     if (when == 0 || when < end->last_ns)
         when = end->seen_ns ? end->seen_ns : when;
-    if (when == 0)
-        when = over_ns; /* nothing of a run outlives it that it can be charged for */
+    if (when == 0 && !end->watched)
+        when = over_ns;
     return when && when < end->last_ns ? end->last_ns : when;
 }
 

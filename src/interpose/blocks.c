@@ -81,7 +81,7 @@ bool ull__block_add(struct ull__block *block)
     }
     pthread_mutex_unlock(&books.lock);
     if (old)
-        ull__block_ended(&stale);
+        ull__block_ended(&stale, NULL);
     return added;
 }
 

@@ -33,6 +33,8 @@ static struct ull__member *member(void)
 
 static void refuse(const struct ull__charge *charge, uint64_t wanted, bool by_max_request)
 {
+    if (ull__recording())
+        ull__tell_call(charge, 0, CUDA_ERROR_OUT_OF_MEMORY);
     struct ull__refusal refusal;
     uint64_t suppressed = 0;
     memset(&refusal, 0, sizeof refusal);
@@ -103,8 +105,9 @@ static bool reserve_when_others_settled(const struct ull__charge *charge)
     return try_reserve(charge);
 }
 
-static bool reserve_after_settling(const struct ull__charge *charge)
+static bool reserve_after_settling(struct ull__charge *charge)
 {
+    charge->wait |= ULL_WAIT_BOOKS;
     ull__reserves_refresh(charge->gpu, false);
     ull__member_sweep(member(), ull__measure_listed, NULL);
     if (try_reserve(charge))
@@ -112,13 +115,18 @@ static bool reserve_after_settling(const struct ull__charge *charge)
     ull__measure_rest();
     if (try_reserve(charge))
         return true;
+    charge->wait |= ULL_WAIT_TRIM | (charge->ordered ? ULL_WAIT_STREAM : 0);
     wait_for_stream(charge);
     ull__reserves_refresh(charge->gpu, true);
-    return try_reserve(charge) || reserve_when_others_settled(charge);
+    if (try_reserve(charge))
+        return true;
+    charge->wait |= ULL_WAIT_OTHERS;
+    return reserve_when_others_settled(charge);
 }
 
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
+    charge->asked = asked;
     if (!charge->gpu || charge->gpu->device < 0) {
         ull__say(
             "memory on a device that was not there when the job started is refused to it; start "
@@ -148,6 +156,8 @@ void ull__settle(struct ull__charge *charge, uint64_t taken)
     ull__member_settled_to(member(), device, charge->class);
     if (is_request(charge->class))
         ull__member_granted(member(), device, taken);
+    if (ull__recording())
+        ull__tell_call(charge, taken, CUDA_SUCCESS);
     ull__turn(ULL_TURN_END);
 }
 
@@ -174,6 +184,8 @@ void ull__cancel(struct ull__charge *charge, CUresult result)
 {
     ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
     ull__turn(ULL_TURN_END);
+    if (result != CUDA_SUCCESS && ull__recording())
+        ull__tell_call(charge, 0, result);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         say_card_is_full(charge);
 }
@@ -184,11 +196,19 @@ void ull__give_back(const struct ull__gpu *gpu, enum ull__class class, uint64_t 
         ull__member_release(member(), gpu->device, class, bytes);
 }
 
+void ull__lower(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes)
+{
+    if (gpu && ull__recording())
+        ull__tell_change(gpu, class, -(int64_t)bytes);
+    ull__give_back(gpu, class, bytes);
+}
+
 bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char *call)
 {
     if (!gpu || gpu->device < 0)
         return true; /* no current context: the driver will say so */
-    struct ull__charge charge = {.gpu = gpu, .class = class, .call = call};
+    struct ull__charge charge = {
+        .gpu = gpu, .class = class, .call = call, .began_ns = ull__moment_now()};
     if (try_reserve(&charge) || reserve_after_settling(&charge))
         return true;
     refuse(&charge, 0, false);

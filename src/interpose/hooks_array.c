@@ -137,7 +137,7 @@ void ull__arrays_lower_slack(const struct ull__gpu *gpu, uint64_t bytes)
     bytes = bytes < *slack ? bytes : *slack;
     *slack -= bytes;
     pthread_mutex_unlock(&small.lock);
-    ull__give_back(gpu, ULL_CLASS_ARRAY, bytes);
+    ull__lower(gpu, ULL_CLASS_ARRAY, bytes);
 }
 
 /* True if the call may go on; *charge.bytes is 0 for an array without memory. */
@@ -145,7 +145,8 @@ static bool begin(struct ull__charge *charge, uint64_t *bytes, const CUDA_ARRAY3
                   unsigned int levels, const char *call)
 {
     CUdevice ordinal;
-    *charge = (struct ull__charge){.class = ULL_CLASS_ARRAY, .call = call};
+    *charge =
+        (struct ull__charge){.class = ULL_CLASS_ARRAY, .call = call, .began_ns = ull__moment_now()};
     *bytes = 0;
     if (!desc || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS)
         return true;
@@ -174,6 +175,7 @@ static CUresult end(struct ull__charge *charge, uint64_t bytes, CUresult result,
     ull__driver->cuCtxGetCurrent(&block.context);
     ull__block_add(&block);
     int64_t taken = packed ? refill(ordinal, charge->gpu, (int64_t)bytes) : 0;
+    charge->address = block.address;
     ull__settle(charge, packed ? (uint64_t)taken : charge->bytes);
     /* Many small ones stand in the books for many times what they take until somebody looks. */
     if (packed && ull__arrays_slack(charge->gpu) >= MEASURE_PAGES * charge->gpu->page)
@@ -181,11 +183,10 @@ static CUresult end(struct ull__charge *charge, uint64_t bytes, CUresult result,
     return result;
 }
 
-void ull__small_array_ended(const struct ull__block *block)
+uint64_t ull__small_array_ended(const struct ull__block *block)
 {
     const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
-    int64_t change = refill(block->ordinal, gpu, -(int64_t)block->bytes);
-    ull__give_back(gpu, ULL_CLASS_ARRAY, (uint64_t)-change);
+    return (uint64_t)-refill(block->ordinal, gpu, -(int64_t)block->bytes);
 }
 
 CUresult ull__do_cuArray3DCreate_v2(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *desc)
@@ -260,16 +261,18 @@ CUresult ull__do_cuMipmappedArrayCreate(CUmipmappedArray *handle, const CUDA_ARR
     return end(&charge, bytes, result, result == CUDA_SUCCESS ? *handle : NULL);
 }
 
-static bool begin_end(void *array, struct ull__block *block)
+static bool begin_end(void *array, struct ull__block *block, struct ull__moment *moment)
 {
+    *moment = (struct ull__moment){.began_ns = ull__moment_now()};
     ull__turn(ULL_TURN_BEGIN);
     return ull__block_take((uint64_t)(uintptr_t)array, block);
 }
 
-static CUresult destroyed(CUresult result, bool known, struct ull__block *block)
+static CUresult destroyed(CUresult result, bool known, struct ull__block *block,
+                          const struct ull__moment *moment)
 {
     if (known && result == CUDA_SUCCESS)
-        ull__block_ended(block);
+        ull__block_ended(block, moment);
     else if (known)
         ull__block_add(block);
     ull__turn(ULL_TURN_END);
@@ -279,15 +282,17 @@ static CUresult destroyed(CUresult result, bool known, struct ull__block *block)
 CUresult ull__do_cuArrayDestroy(CUarray array)
 {
     struct ull__block block;
-    bool known = begin_end(array, &block);
-    return destroyed(ull__driver->cuArrayDestroy(array), known, &block);
+    struct ull__moment moment;
+    bool known = begin_end(array, &block, &moment);
+    return destroyed(ull__driver->cuArrayDestroy(array), known, &block, &moment);
 }
 
 CUresult ull__do_cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
     struct ull__block block;
-    bool known = begin_end(array, &block);
-    return destroyed(ull__driver->cuMipmappedArrayDestroy(array), known, &block);
+    struct ull__moment moment;
+    bool known = begin_end(array, &block, &moment);
+    return destroyed(ull__driver->cuMipmappedArrayDestroy(array), known, &block, &moment);
 }
 
 void ull__arrays_forget(void)

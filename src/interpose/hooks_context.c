@@ -29,8 +29,10 @@ static bool begin(struct making *making, CUdevice ordinal, const char *call)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
     const struct ull__gpu *gpu = ull__gpu_of(ordinal);
-    *making = (struct making){.ordinal = ordinal,
-                              .charge = {.gpu = gpu, .class = ULL_CLASS_CONTEXT, .call = call}};
+    *making = (struct making){
+        .ordinal = ordinal,
+        .charge = {
+            .gpu = gpu, .class = ULL_CLASS_CONTEXT, .call = call, .began_ns = ull__moment_now()}};
     if (!gpu)
         return true; /* no such device: the driver will say so */
     if (gpu->device >= 0)
@@ -94,18 +96,21 @@ static CUresult end(struct making *making, CUresult result, CUcontext context)
                                .kind = BLOCK_CONTEXT};
     block.charged = size_of_new(making);
     ull__block_add(&block);
+    making->charge.address = block.address;
+    making->charge.asked = block.charged;
     ull__settle(&making->charge, block.charged);
     return result;
 }
 
 /* Everything that lived in the context is gone with it. */
-static void ended(CUcontext context)
+static void ended(CUcontext context, uint64_t began_ns)
 {
     struct ull__block block;
+    struct ull__moment moment = {.began_ns = began_ns};
     while (ull__block_take_of_context(context, &block))
-        ull__block_ended(&block);
+        ull__block_ended(&block, NULL);
     if (ull__block_take((uint64_t)(uintptr_t)context, &block))
-        ull__block_ended(&block);
+        ull__block_ended(&block, &moment);
     ull__reserves_refresh(NULL, false);
     atomic_store(&ull__state.code_changed, true);
 }
@@ -192,20 +197,22 @@ CUresult ull__do_cuVDPAUCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevic
 
 CUresult ull__do_cuCtxDestroy(CUcontext ctx)
 {
+    uint64_t began_ns = ull__moment_now();
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuCtxDestroy(ctx);
     if (result == CUDA_SUCCESS)
-        ended(ctx);
+        ended(ctx, began_ns);
     ull__turn(ULL_TURN_END);
     return result;
 }
 
 CUresult ull__do_cuCtxDestroy_v2(CUcontext ctx)
 {
+    uint64_t began_ns = ull__moment_now();
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuCtxDestroy_v2(ctx);
     if (result == CUDA_SUCCESS)
-        ended(ctx);
+        ended(ctx, began_ns);
     ull__turn(ULL_TURN_END);
     return result;
 }
@@ -214,13 +221,14 @@ CUresult ull__do_cuCtxDestroy_v2(CUcontext ctx)
 CUresult ull__do_cuCtxDetach(CUcontext ctx)
 {
     CUcontext popped;
+    uint64_t began_ns = ull__moment_now();
     CUresult result = ull__driver->cuCtxDetach(ctx);
     if (result != CUDA_SUCCESS)
         return result;
     if (ull__driver->cuCtxPushCurrent_v2(ctx) == CUDA_SUCCESS)
         ull__driver->cuCtxPopCurrent_v2(&popped);
     else
-        ended(ctx);
+        ended(ctx, began_ns);
     return result;
 }
 
@@ -291,6 +299,7 @@ CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
 {
     CUcontext context = NULL;
+    uint64_t began_ns = ull__moment_now();
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = call(ordinal);
     if (result == CUDA_SUCCESS && ull__gpu_of(ordinal) && !primary_active(ordinal)) {
@@ -300,7 +309,7 @@ static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
         pthread_mutex_unlock(&books.lock);
     }
     if (context)
-        ended(context);
+        ended(context, began_ns);
     ull__turn(ULL_TURN_END);
     return result;
 }
@@ -344,7 +353,7 @@ static void change_stacks(int ordinal, int64_t delta)
         delta = -(int64_t)block.charged;
     block.bytes = block.charged += (uint64_t)delta;
     if (delta < 0)
-        ull__give_back(ull__gpu_of(ordinal), ULL_CLASS_MODULE, (uint64_t)-delta);
+        ull__lower(ull__gpu_of(ordinal), ULL_CLASS_MODULE, (uint64_t)-delta);
     if (block.charged > 0)
         ull__block_add(&block);
 }
@@ -364,7 +373,8 @@ static CUresult raise_limit(const struct ull__gpu *gpu, CUlimit limit, size_t ol
     struct ull__charge charge = {.gpu = gpu,
                                  .class = ULL_CLASS_MODULE,
                                  .bytes = (value - old) * gpu->stack_threads,
-                                 .call = "cuCtxSetLimit"};
+                                 .call = "cuCtxSetLimit",
+                                 .began_ns = ull__moment_now()};
     if (!ull__reserve(&charge, charge.bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuCtxSetLimit(limit, value);

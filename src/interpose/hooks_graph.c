@@ -109,7 +109,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream, bool per_thread, con
         ull__reserve_refresh(reserve);
         return result;
     }
-    if (!ull__reserve_begin(reserve, exec.worst, exec.worst, name, order))
+    struct ull__charge charge = {.began_ns = ull__moment_now()};
+    if (!ull__reserve_begin(reserve, exec.worst, exec.worst, name, order, &charge))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call(handle, stream);
     ull__reserve_end(reserve, exec.worst);

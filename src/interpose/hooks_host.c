@@ -20,7 +20,8 @@ static bool begin(struct ull__charge *charge, const struct ull__gpu *gpu, uint64
                                    .bytes = bytes > INT64_MAX - HOST_PAGE
                                                 ? INT64_MAX
                                                 : (bytes + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE,
-                                   .call = call};
+                                   .call = call,
+                                   .began_ns = ull__moment_now()};
     return ull__reserve(charge, bytes);
 }
 
@@ -38,6 +39,7 @@ static CUresult end(struct ull__charge *charge, CUresult result, void *address, 
                                .kind = BLOCK_HOST};
     ull__driver->cuCtxGetCurrent(&block.context);
     ull__block_add(&block);
+    charge->address = block.address;
     ull__settle(charge, charge->bytes);
     return result;
 }
@@ -103,10 +105,11 @@ CUresult ull__do_cuMemHostRegister_v2(void *p, size_t bytes, unsigned int flags)
 static CUresult freed(void *p, CUresult (*call)(void *))
 {
     struct ull__block block;
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
     bool known = ull__block_take((uint64_t)(uintptr_t)p, &block);
     CUresult result = call(p);
     if (known && result == CUDA_SUCCESS)
-        ull__block_ended(&block);
+        ull__block_ended(&block, &moment);
     else if (known)
         ull__block_add(&block);
     return result;

@@ -80,12 +80,13 @@ CUresult ull__do_cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle,
 CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     struct ull__block block;
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
     bool known = ull__block_take(dptr, &block);
     CUresult result = ull__driver->cuIpcCloseMemHandle(dptr);
     if (!known)
         return result;
     if (result == CUDA_SUCCESS && (block.kind != BLOCK_IMPORT || --block.charged == 0))
-        ull__block_ended(&block);
+        ull__block_ended(&block, &moment);
     else
         ull__block_add(&block);
     return result;

@@ -14,6 +14,7 @@ enum verdict { PASS_ON, REFUSED, RESERVED };
 static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char *call)
 {
     CUdevice ordinal;
+    uint64_t began_ns = ull__moment_now();
     if (unlikely(asked == 0 || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return PASS_ON;
     const struct ull__gpu *gpu = ull__gpu_of(ordinal);
@@ -21,7 +22,8 @@ static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char
     *charge = (struct ull__charge){.gpu = gpu,
                                    .class = ULL_CLASS_DATA,
                                    .bytes = gpu ? round_up(asked, gpu->page) : 0,
-                                   .call = call};
+                                   .call = call,
+                                   .began_ns = began_ns};
     return ull__reserve(charge, asked) ? RESERVED : REFUSED;
 }
 
@@ -43,6 +45,8 @@ static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr add
         ull__cancel(charge, result);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    charge->address = address;
+    charge->asked = bytes;
     ull__settle(charge, block.charged);
     return CUDA_SUCCESS;
 }
@@ -115,29 +119,23 @@ CUresult ull__do_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch,
 
 /* --- frees ---------------------------------------------------------------------------------------------- */
 
-/* The books of a block whose memory is gone. */
-void ull__block_ended(const struct ull__block *block)
+/* What ends with a block beside its own charge; by how much that makes the books fall. */
+static uint64_t end_block(const struct ull__block *block, const struct ull__gpu *gpu)
 {
-    const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
-    enum ull__class class = (enum ull__class)block->class;
     switch ((enum ull__block_kind)block->kind) {
     case BLOCK_POOL:
         ull__reserve_block_freed(block->owner);
-        return;
+        return 0;
     case BLOCK_SMALL_ARRAY:
-        ull__small_array_ended(block);
-        return;
+        return ull__small_array_ended(block);
     case BLOCK_IMPORT:
         if (gpu->device >= 0)
             ull__member_import_closed(atomic_load(&ull__state.member), gpu->device, block->key,
                                       block->bytes);
-        return;
+        return 0;
     case BLOCK_LINEAR:
-        if (block->key && block->charged == 0) {
-            /* Small, and not the last in its page: others that have it open hold all of the page. */
-            ull__block_leave_key(block);
-            return;
-        }
+        if (block->key && block->charged == 0) /* small, and not the last in its page: */
+            ull__block_leave_key(block);       /* others that have it open hold all of the page */
         break;
     case BLOCK_MANAGED:
     case BLOCK_ARRAY:
@@ -146,11 +144,33 @@ void ull__block_ended(const struct ull__block *block)
     case BLOCK_STACK:
         break;
     }
-    if (block->key && gpu->device >= 0)
-        ull__member_release_exported(atomic_load(&ull__state.member), gpu->device, class,
-                                     block->key, block->charged);
+    return block->charged;
+}
+
+static void tell_end(const struct ull__block *block, const struct ull__gpu *gpu, uint64_t charged,
+                     const struct ull__moment *moment)
+{
+    enum ull__class class = (enum ull__class)block->class;
+    if (block->kind == BLOCK_IMPORT) /* its memory is another's, or was left to this process */
+        ull__tell_inherited();
+    else if (block->kind == BLOCK_STACK) /* grew with its context, not as a block */
+        ull__tell_change(gpu, class, -(int64_t)charged);
     else
-        ull__give_back(gpu, class, block->charged);
+        ull__tell_freed(gpu, class, block->address, block->bytes, charged, moment);
+}
+
+void ull__block_ended(const struct ull__block *block, const struct ull__moment *moment)
+{
+    const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
+    enum ull__class class = (enum ull__class)block->class;
+    uint64_t charged = end_block(block, gpu);
+    if (ull__recording())
+        tell_end(block, gpu, charged, moment);
+    if (block->key && block->kind != BLOCK_IMPORT && charged && gpu->device >= 0)
+        ull__member_release_exported(atomic_load(&ull__state.member), gpu->device, class,
+                                     block->key, charged);
+    else
+        ull__give_back(gpu, class, charged);
 }
 
 /*
@@ -161,12 +181,13 @@ static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CU
                            CUstream stream)
 {
     struct ull__block block;
+    struct ull__moment moment = {ull__moment_now(), stream};
     if (!ull__block_take(address, &block))
         return call(address, stream); /* not ours to judge: forwarded */
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = call(address, stream);
     if (result == CUDA_SUCCESS)
-        ull__block_ended(&block);
+        ull__block_ended(&block, &moment);
     else
         ull__block_add(&block);
     ull__turn(ULL_TURN_END);

@@ -47,12 +47,13 @@ typedef CUresult allocate_fn(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
 
 static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
                          size_t bytes, CUstream stream, bool per_thread, allocate_fn *call,
-                         const char *name)
+                         const char *name, uint64_t began_ns)
 {
     struct ull__reserve *reserve = ull__reserve_of(gpu, pool);
     uint64_t worst = worst_growth(bytes);
     CUstream order = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
-    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name, order))
+    struct ull__charge charge = {.began_ns = began_ns};
+    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name, order, &charge))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call(dptr, bytes, pool, stream);
     if (result == CUDA_SUCCESS && *dptr) {
@@ -68,6 +69,10 @@ static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdevice
     ull__reserve_end(reserve, worst);
     if (result == CUDA_SUCCESS && gpu->device >= 0)
         ull__member_granted(atomic_load(&ull__state.member), gpu->device, bytes);
+    if (ull__recording()) {
+        charge.address = result == CUDA_SUCCESS ? *dptr : 0;
+        ull__tell_call(&charge, 0, result); /* the books rise with its pool */
+    }
     return result;
 }
 
@@ -75,13 +80,14 @@ static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdevice
 static CUresult allocate_current(CUdeviceptr *dptr, size_t bytes, CUstream stream, bool per_thread,
                                  allocate_fn *call)
 {
+    uint64_t began_ns = ull__moment_now();
     const struct ull__gpu *gpu = gpu_of_stream(stream);
     CUmemoryPool pool = NULL;
     if (!gpu || !dptr || bytes == 0 || ull__capturing(stream, per_thread, false) ||
         !ull__driver->cuDeviceGetMemPool ||
         ull__driver->cuDeviceGetMemPool(&pool, (CUdevice)(gpu - ull__state.gpus)) != CUDA_SUCCESS)
         return call(dptr, bytes, NULL, stream);
-    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocAsync");
+    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocAsync", began_ns);
 }
 
 static CUresult call_async(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
@@ -125,12 +131,14 @@ static const struct ull__gpu uncounted = {.device = -1};
 static CUresult allocate_from(CUmemoryPool pool, CUdeviceptr *dptr, size_t bytes, CUstream stream,
                               bool per_thread, allocate_fn *call)
 {
+    uint64_t began_ns = ull__moment_now();
     const struct ull__gpu *gpu = ull__reserve_gpu(pool);
     if (!gpu) /* a default pool, or one made before this library could see it */
         gpu = gpu_of_stream(stream);
     if (!gpu || gpu == &uncounted || !dptr || bytes == 0 || ull__capturing(stream, per_thread, false))
         return call(dptr, bytes, pool, stream);
-    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocFromPoolAsync");
+    return allocate(gpu, pool, dptr, bytes, stream, per_thread, call, "cuMemAllocFromPoolAsync",
+                    began_ns);
 }
 
 CUresult ull__do_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,

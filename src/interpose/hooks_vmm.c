@@ -49,17 +49,28 @@ static void forget_object(struct object *object)
         ull__table_remove(&books.objects, entry);
 }
 
+/* Numbers are used again while what they named before is still mapped, so a record goes by the object. */
+static uint64_t name_of(const struct object *object)
+{
+    return (uint64_t)(uintptr_t)object;
+}
+
 /* Without the lock: the object is out of all tables. */
-static void end_object(struct object *object)
+static void end_object(struct object *object, const struct ull__moment *moment)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
     int device = object->gpu ? object->gpu->device : -1;
+    if (!object->imported && device >= 0 && ull__recording())
+        ull__tell_freed(object->gpu, ULL_CLASS_DATA, name_of(object), object->size, object->size,
+                        moment);
     if (device >= 0 && object->imported && object->size)
         ull__member_import_closed(member, device, object->key, object->size);
     else if (device >= 0 && object->exported)
         ull__member_release_exported(member, device, ULL_CLASS_DATA, object->key, object->size);
     else if (!object->imported)
         ull__give_back(object->gpu, ULL_CLASS_DATA, object->size);
+    if (object->imported && ull__recording())
+        ull__tell_inherited();
     free(object);
 }
 
@@ -72,11 +83,12 @@ static struct object *if_ended(struct object *object)
     return object;
 }
 
-static void add_object(const struct object *model)
+/* The object, or NULL without host memory: then it stays charged until the process ends. */
+static struct object *add_object(const struct object *model)
 {
     struct object *object = malloc(sizeof *object);
     if (!object)
-        return; /* stays charged until the process ends */
+        return NULL;
     *object = *model;
     pthread_mutex_lock(&books.lock);
     struct ull__table_entry *old = ull__table_find(&books.objects, object->handle);
@@ -85,6 +97,7 @@ static void add_object(const struct object *model)
     else
         ull__table_add(&books.objects, object->handle, (uint64_t)(uintptr_t)object);
     pthread_mutex_unlock(&books.lock);
+    return object;
 }
 
 /* --- handles ------------------------------------------------------------------------------------------------ */
@@ -107,11 +120,15 @@ static const struct ull__gpu *gpu_of_location(const CUmemLocation *location)
 CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
+    uint64_t began_ns = ull__moment_now();
     const struct ull__gpu *gpu = prop ? gpu_of_location(&prop->location) : NULL;
     if (!gpu || size == 0 || !handle)
         return ull__driver->cuMemCreate(handle, size, prop, flags);
-    struct ull__charge charge = {
-        .gpu = gpu, .class = ULL_CLASS_DATA, .bytes = size, .call = "cuMemCreate"};
+    struct ull__charge charge = {.gpu = gpu,
+                                 .class = ULL_CLASS_DATA,
+                                 .bytes = size,
+                                 .call = "cuMemCreate",
+                                 .began_ns = began_ns};
     if (!ull__reserve(&charge, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemCreate(handle, size, prop, flags);
@@ -119,13 +136,15 @@ CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         ull__cancel(&charge, result);
         return result;
     }
-    add_object(&(struct object){.handle = *handle, .size = size, .gpu = gpu, .refs = 1});
+    charge.address =
+        name_of(add_object(&(struct object){.handle = *handle, .size = size, .gpu = gpu, .refs = 1}));
     ull__settle(&charge, size);
     return result;
 }
 
 CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
     /* Counted down first: once the driver has released it, its number may be another object's. */
     pthread_mutex_lock(&books.lock);
     struct object *object = find_object(handle);
@@ -145,7 +164,7 @@ CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
         pthread_mutex_unlock(&books.lock);
     }
     if (ended)
-        end_object(ended);
+        end_object(ended, &moment);
     ull__turn(ULL_TURN_END);
     return result;
 }
@@ -255,7 +274,7 @@ static struct mapping *take_mapping(uint64_t name)
     return mapping;
 }
 
-static void end_mapping(struct mapping *mapping)
+static void end_mapping(struct mapping *mapping, const struct ull__moment *moment)
 {
     pthread_mutex_lock(&books.lock);
     mapping->object->maps--;
@@ -263,7 +282,7 @@ static void end_mapping(struct mapping *mapping)
     pthread_mutex_unlock(&books.lock);
     free(mapping);
     if (ended)
-        end_object(ended);
+        end_object(ended, moment);
 }
 
 CUresult ull__do_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
@@ -295,6 +314,7 @@ CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     /* Taken out before the call: the addresses may be mapped again by another thread right after. */
     struct mapping *small[16];
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
     pthread_mutex_lock(&books.lock);
     size_t max = books.mappings.count + 1;
     pthread_mutex_unlock(&books.lock);
@@ -304,7 +324,7 @@ CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult result = ull__driver->cuMemUnmap(ptr, size);
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
-            end_mapping(taken[i]);
+            end_mapping(taken[i], &moment);
             continue;
         }
         pthread_mutex_lock(&books.lock);
@@ -353,13 +373,14 @@ CUresult ull__do_cuMulticastBindAddr(CUmemGenericAllocationHandle mc_handle, siz
 CUresult ull__do_cuMulticastUnbind(CUmemGenericAllocationHandle mc_handle, CUdevice dev,
                                    size_t mc_offset, size_t size)
 {
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
     CUresult result = ull__driver->cuMulticastUnbind(mc_handle, dev, mc_offset, size);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&books.lock);
         struct mapping *mapping = take_mapping(binding_name(mc_handle, mc_offset));
         pthread_mutex_unlock(&books.lock);
         if (mapping)
-            end_mapping(mapping);
+            end_mapping(mapping, &moment);
     }
     return result;
 }

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 
 #include "cuda_load.h"
+#include "event.h"
 #include "member.h"
 
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -53,6 +54,7 @@ struct ull__state {
     _Atomic uint64_t turns;
     _Atomic bool context_measured[MAX_ORDINALS]; /* else charged with what the last one took */
     _Atomic bool code_changed;                   /* something ran whose memory only NVML shows */
+    _Atomic bool recording;                      /* hooks tell what they do (recorder.c) */
 };
 extern struct ull__state ull__state;
 
@@ -79,6 +81,11 @@ struct ull__charge {
     const char *call;
     bool ordered;    /* in the order of a stream: */
     CUstream stream; /* what was freed on it before is free for this call */
+    /* For the record: */
+    uint64_t began_ns; /* ull__moment_now at the beginning of the call; 0: nothing is recorded */
+    uint64_t asked;    /* by the program */
+    uint64_t address;  /* of the block, filled in before it is settled; 0: no block of its own */
+    uint8_t wait;      /* enum ull__event_wait */
 };
 
 /*
@@ -91,6 +98,8 @@ void ull__settle(struct ull__charge *charge, uint64_t taken);
 /* The driver took nothing, and answered `result`. */
 void ull__cancel(struct ull__charge *charge, CUresult result);
 void ull__give_back(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes);
+/* The same where no block's end tells it. */
+void ull__lower(const struct ull__gpu *gpu, enum ull__class class, uint64_t bytes);
 /* A call that takes memory which no argument tells may be made only while there is any left. */
 bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char *call);
 
@@ -110,6 +119,41 @@ static inline uint32_t ull__calls_under_way(uint64_t turns)
 {
     return (uint32_t)turns;
 }
+
+/* --- recorder.c: `run --record` ---------------------------------------------------------------------- */
+
+/* When a call that frees began, and on which stream. */
+struct ull__moment {
+    uint64_t began_ns;
+    CUstream stream;
+};
+
+/* The one branch that recording costs where there is none. */
+static inline bool ull__recording(void)
+{
+    return unlikely(atomic_load_explicit(&ull__state.recording, memory_order_relaxed));
+}
+uint64_t ull__tell_clock(void);
+static inline uint64_t ull__moment_now(void)
+{
+    return ull__recording() ? ull__tell_clock() : 0;
+}
+
+/*
+ * These are called only while ull__recording(): of what the books rise by, afterwards; of what they fall by,
+ * before. So what a record adds up to is never more than the books hold. Fills in time, latency, thread and stack.
+ */
+void ull__tell(struct ull__event *event, uint64_t began_ns);
+/* What became of a charged call: memory for which the books rose by `charged`, or a refusal or error. */
+void ull__tell_call(const struct ull__charge *charge, uint64_t charged, CUresult result);
+void ull__tell_freed(const struct ull__gpu *gpu, enum ull__class class, uint64_t address,
+                     uint64_t bytes, uint64_t charged, const struct ull__moment *moment);
+/* The books changed without a block. */
+void ull__tell_change(const struct ull__gpu *gpu, enum ull__class class, int64_t change);
+/* What passed to this process from others, or was given back of it, since the last time. */
+void ull__tell_inherited(void);
+void ull__recorder_start(const struct ull__identity *identity);
+void ull__recorder_forget(void);
 
 /* --- say.c ----------------------------------------------------------------------------------------- */
 
@@ -161,9 +205,10 @@ int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
 uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
 /* The block if it is the only one of its kind on the device. */
 bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block);
-/* The books of a block whose memory is gone (hooks_linear.c). */
-void ull__block_ended(const struct ull__block *block);
-void ull__small_array_ended(const struct ull__block *block); /* hooks_array.c */
+/* The books of a block whose memory is gone (hooks_linear.c). `moment` NULL: with something else. */
+void ull__block_ended(const struct ull__block *block, const struct ull__moment *moment);
+/* hooks_array.c: bytes to give back, by which the charge of small arrays falls. */
+uint64_t ull__small_array_ended(const struct ull__block *block);
 /* What small arrays are charged beyond the pages that they fill, and giving back some of it. */
 uint64_t ull__arrays_slack(const struct ull__gpu *gpu);
 void ull__arrays_lower_slack(const struct ull__gpu *gpu, uint64_t bytes);
@@ -185,8 +230,9 @@ struct ull__reserve;
 struct ull__reserve *ull__reserve_of(const struct ull__gpu *gpu, CUmemoryPool pool);
 /* The device of a known pool, NULL if it is not known. */
 const struct ull__gpu *ull__reserve_gpu(CUmemoryPool pool);
+/* Fills in *charge, whose beginning the caller has set. */
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
-                        const char *call, CUstream stream);
+                        const char *call, CUstream stream, struct ull__charge *charge);
 void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst);
 void ull__reserve_refresh(struct ull__reserve *reserve);
 uint64_t ull__reserve_charged(struct ull__reserve *reserve);

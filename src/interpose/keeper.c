@@ -121,6 +121,8 @@ static void *keep(void *data)
         if (loaded && atomic_load(&ull__state.gpu_count) > 0 &&
             ull__member_residency(member) == ULL_RESIDENT)
             look(tick);
+        if (ull__recording())
+            ull__tell_inherited();
         ull__member_settled(member);
     }
     return NULL;
@@ -155,5 +157,7 @@ ull_status ull__keeper_start(const char *path, struct ull_error *err)
         pthread_cond_wait(&joining.done, &joining.lock);
     pthread_mutex_unlock(&joining.lock);
     *err = joining.err;
+    if (joining.status == ULL_OK)
+        ull__recorder_start(&joining.identity);
     return joining.status;
 }

@@ -171,7 +171,7 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
         return;
     context.charged -= too_much;
     ull__block_add(&context);
-    ull__give_back(gpu, ULL_CLASS_CONTEXT, too_much);
+    ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
     ull__member_context_measured(member, gpu->device, context.charged, ULL_CONTEXT_BY_PROCESS);
     atomic_store(&ull__state.context_measured[ordinal], true);
 }
@@ -192,7 +192,9 @@ static void share_out(const struct ull__gpu *gpu, uint64_t excess, uint64_t pool
     module_now = excess - pools_now - arrays_now;
     if (module_now > module)
         ull__member_charge(member, gpu->device, ULL_CLASS_MODULE, module_now - module);
-    else
+    if (ull__recording())
+        ull__tell_change(gpu, ULL_CLASS_MODULE, (int64_t)(module_now - module));
+    if (module_now < module)
         ull__member_release(member, gpu->device, ULL_CLASS_MODULE, module - module_now);
     ull__reserves_lower_destroyed(gpu, pools - pools_now);
     if (pools_now > 0) /* it may go at any synchronization */

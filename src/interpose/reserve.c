@@ -27,6 +27,7 @@ struct ull__reserve {
     pthread_mutex_t lock;
     uint64_t charged;
     uint64_t pending;
+    uint64_t told;   /* of what is charged and not pending, the record knows so much */
     uint64_t ended;  /* bytes that calls had reserved which have ended, ever */
     uint64_t blocks; /* live allocations, to know when a destroyed pool is really gone */
     bool destroyed;
@@ -99,6 +100,16 @@ static bool read_figure(const struct ull__reserve *reserve, uint64_t *bytes)
     return result == CUDA_SUCCESS;
 }
 
+/* The lock is held. What calls under way have reserved may never be taken, so the record does not know it. */
+static void tell(struct ull__reserve *reserve)
+{
+    uint64_t now = reserve->charged - reserve->pending;
+    if (!ull__recording())
+        return;
+    ull__tell_change(reserve->gpu, class_of(reserve), (int64_t)(now - reserve->told));
+    reserve->told = now;
+}
+
 /* Makes the charge follow; at most `figure + open` bytes are taken now. The reserve's lock is held. */
 static void follow(struct ull__reserve *reserve, uint64_t figure, uint64_t open)
 {
@@ -106,13 +117,13 @@ static void follow(struct ull__reserve *reserve, uint64_t figure, uint64_t open)
     uint64_t target = figure + open;
     if (target > reserve->charged)
         target = figure > reserve->charged ? figure : reserve->charged;
-    if (target > reserve->charged)
-        ull__member_charge(member, reserve->gpu->device, class_of(reserve),
-                           target - reserve->charged);
-    else
-        ull__member_release(member, reserve->gpu->device, class_of(reserve),
-                            reserve->charged - target);
+    uint64_t before = reserve->charged;
+    if (target > before)
+        ull__member_charge(member, reserve->gpu->device, class_of(reserve), target - before);
     reserve->charged = target;
+    tell(reserve);
+    if (target < before)
+        ull__member_release(member, reserve->gpu->device, class_of(reserve), before - target);
 }
 
 void ull__reserve_refresh(struct ull__reserve *reserve)
@@ -131,15 +142,16 @@ void ull__reserve_refresh(struct ull__reserve *reserve)
 }
 
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
-                        const char *call, CUstream stream)
+                        const char *call, CUstream stream, struct ull__charge *charge)
 {
-    struct ull__charge charge = {.gpu = reserve->gpu,
-                                 .class = class_of(reserve),
-                                 .bytes = worst,
-                                 .call = call,
-                                 .ordered = true,
-                                 .stream = stream};
-    if (!ull__reserve(&charge, asked))
+    *charge = (struct ull__charge){.gpu = reserve->gpu,
+                                   .class = class_of(reserve),
+                                   .bytes = worst,
+                                   .call = call,
+                                   .ordered = true,
+                                   .stream = stream,
+                                   .began_ns = charge->began_ns};
+    if (!ull__reserve(charge, asked))
         return false;
     pthread_mutex_lock(&reserve->lock);
     reserve->charged += worst;
@@ -201,8 +213,10 @@ static void emptied(struct ull__reserve *reserve)
     atomic_store(&ull__state.code_changed, true);
     if (ull__measure_works())
         return; /* it goes when NVML no longer shows it */
-    ull__give_back(reserve->gpu, class_of(reserve), reserve->charged);
+    uint64_t before = reserve->charged;
     reserve->charged = 0;
+    tell(reserve);
+    ull__give_back(reserve->gpu, class_of(reserve), before);
 }
 
 /* Trimmed while it can be asked, it is in the books as it is then. */
@@ -244,6 +258,7 @@ void ull__reserves_lower_destroyed(const struct ull__gpu *gpu, uint64_t bytes)
                         : r->charged < bytes           ? r->charged
                                                        : bytes;
         r->charged -= less;
+        tell(r);
         ull__give_back(gpu, ULL_CLASS_POOL, less);
         bytes -= less;
         pthread_mutex_unlock(&r->lock);

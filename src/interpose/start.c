@@ -42,6 +42,7 @@ static void forget_parent(void)
     ull__graphs_forget();
     ull__contexts_forget();
     ull__measure_forget();
+    ull__recorder_forget();
     atomic_store(&ull__state.phase, ULL_UNDECIDED);
     atomic_store(ull__alive, 1);
 }

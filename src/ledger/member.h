@@ -127,6 +127,8 @@ ull_status ull__member_export(struct ull__member *member, int device, enum ull__
  */
 void ull__member_release_exported(struct ull__member *member, int device, enum ull__class class,
                                   uint64_t key, uint64_t bytes);
+/* What this process is charged with for memory that others made and left to it, of one class. */
+uint64_t ull__member_inherited(struct ull__member *member, int device, enum ull__class class);
 /* This process opened or closed foreign memory. Closing gives back what has passed to it. */
 ull_status ull__member_import(struct ull__member *member, int device, uint64_t key, uint64_t bytes);
 void ull__member_import_closed(struct ull__member *member, int device, uint64_t key, uint64_t bytes);

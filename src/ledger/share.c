@@ -171,6 +171,12 @@ static bool leave_to_another(struct ull__ledger_file *file, uint32_t entry)
     return true;
 }
 
+uint64_t ull__member_inherited(struct ull__member *member, int device, enum ull__class class)
+{
+    const struct ull__link *link = &member->links[0];
+    return ull__share_inherited(link->ledger->file, link->slot, device, class);
+}
+
 /* --- deaths ----------------------------------------------------------------------------------- */
 
 static uint64_t sum(struct ull__ledger_file *file, enum ull__share_kind kind, int slot, int device,

@@ -48,22 +48,22 @@ static int write_history(const struct ull__history *history, const char *path)
     ull__writer_job(writer, "scene", "python3 train.py", "0");
     for (uint32_t d = 0; d < history->device_count; d++) {
         const struct ull__history_device *device = &history->devices[d];
-        ull__writer_device(writer, &(struct ull__record_device){.uuid = "GPU-0",
-                                                                .name = "Made-up card",
-                                                                .logical = device->logical,
-                                                                .physical = device->physical,
-                                                                .total_bytes = device->total_bytes,
-                                                                .budget_bytes =
-                                                                    device->budget_bytes});
+        ull__writer_device(writer,
+                           &(struct ull__record_device){.uuid = "GPU-0",
+                                                        .name = "Made-up card",
+                                                        .logical = device->logical,
+                                                        .physical = device->physical,
+                                                        .total_bytes = device->total_bytes,
+                                                        .budget_bytes = device->budget_bytes});
     }
     for (uint32_t p = 0; p < history->process_count; p++) {
         const struct ull__history_process *process = &history->processes[p];
-        ull__writer_process(writer, p,
-                            &(struct ull__record_process){
-                                .pid = process->pid,
-                                .start_ticks = 1,
-                                .begin_ns = process->begin_ns + origin,
-                                .name = ull__history_string(history, process->name)});
+        ull__writer_process(
+            writer, p,
+            &(struct ull__record_process){.pid = process->pid,
+                                          .start_ticks = 1,
+                                          .begin_ns = process->begin_ns + origin,
+                                          .name = ull__history_string(history, process->name)});
     }
     for (size_t i = 0; i < history->event_count; i++) {
         struct ull__event event = history->events[i];
@@ -97,7 +97,7 @@ struct places {
     uint64_t *sizes;
     struct spot {
         uint64_t size, address;
-    } *free;
+    } * free;
     size_t free_count;
 };
 
@@ -115,20 +115,22 @@ static uint64_t take(struct places *places, uint64_t size)
     return address;
 }
 
-static struct ull__event chunk(enum ull__event_kind kind, uint64_t now, uint64_t address, uint64_t size)
+static struct ull__event chunk(enum ull__event_kind kind, uint64_t now, uint64_t address,
+                               uint64_t size)
 {
     return (struct ull__event){.time_ns = now,
                                .address = address,
                                .size = size,
                                .charged = (int64_t)((size + 511) / 512 * 512),
-                               .latency_ns = kind == ULL_EVENT_CHUNK_ALLOC ? 300 + (uint32_t)(now % 97)
-                                                                           : 0,
+                               .latency_ns =
+                                   kind == ULL_EVENT_CHUNK_ALLOC ? 300 + (uint32_t)(now % 97) : 0,
                                .thread = 1,
                                .class = ULL_CLASS_DATA,
                                .kind = (uint8_t)kind};
 }
 
-static void segments_to(struct ull__writer *writer, struct places *places, uint64_t now, uint64_t *events)
+static void segments_to(struct ull__writer *writer, struct places *places, uint64_t now,
+                        uint64_t *events)
 {
     while (places->next > places->next_segment) {
         struct ull__event event = {.time_ns = now,
@@ -163,7 +165,8 @@ static int write_trace(const char *path, uint64_t wanted, uint64_t leak, const c
                                                             .total_bytes = 140ull << 30,
                                                             .budget_bytes = 100ull << 30});
     uint64_t now = ull__record_now(), events = 0;
-    ull__writer_process(writer, 0, &(struct ull__record_process){.pid = 4242, .begin_ns = now, .name = "python3"});
+    ull__writer_process(
+        writer, 0, &(struct ull__record_process){.pid = 4242, .begin_ns = now, .name = "python3"});
     while (events < wanted) {
         for (size_t i = 0; i < trace.count && events < wanted; i++, events++, now += 3000) {
             const struct trace_event *line = &trace.events[i];
@@ -215,7 +218,8 @@ int main(int argc, char **argv)
     if (argc == 5 && strcmp(argv[1], "scene") == 0)
         return write_scene(argv[2], argv[3], argv[4]);
     if (argc == 6 && strcmp(argv[1], "trace") == 0)
-        return write_trace(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10), argv[5]);
+        return write_trace(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
+                           argv[5]);
     fprintf(stderr, "usage: write_record scene NAME SEED FILE\n"
                     "       write_record trace TRACE EVENTS LEAK FILE\n");
     return 2;
