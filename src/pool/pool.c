@@ -313,16 +313,18 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     return status;
 }
 
-/* A chunk in use that several streams use leaves the front that it is in. */
-static struct ull__chunk *find_shared(struct ull_pool *pool, uint64_t address)
+/* A chunk in use that several streams use leaves the front that it is in, if the host has room for it elsewhere. */
+static ull_status find_shared(struct ull_pool *pool, uint64_t address, struct ull__chunk **chunk)
 {
-    struct ull__chunk *c = ull__table_find(&pool->live, address);
-    if (!c && pool->front_count && ull__table_ensure(&pool->live, 1)) {
-        c = ull__fronts_take(pool, address);
-        if (c)
-            ull__table_add(&pool->live, c);
+    *chunk = ull__table_find(&pool->live, address);
+    if (!*chunk && pool->front_count) {
+        if (!ull__table_ensure(&pool->live, 1))
+            return ULL_E_NO_MEMORY;
+        *chunk = ull__fronts_take(pool, address);
+        if (*chunk)
+            ull__table_add(&pool->live, *chunk);
     }
-    return c;
+    return *chunk ? ULL_OK : ULL_E_INVALID;
 }
 
 ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
@@ -331,11 +333,12 @@ ull_status ull_pool_use_on(struct ull_pool *pool, void *address, void *stream)
         return ULL_E_NO_DEVICE;
     bool capturing = pool->device->ops->capturing(pool->device, stream);
     ull__lock(&pool->lock);
-    struct ull__chunk *c = find_shared(pool, ull__at_place(pool, (uintptr_t)address));
-    uint16_t lane = c ? ull__lane_now(pool, stream, capturing) : 0;
-    ull_status status = c ? ULL_E_NO_MEMORY : ULL_E_INVALID;
-    if (lane != 0)
-        status = ull__lane_use(pool, c, lane);
+    struct ull__chunk *c;
+    ull_status status = find_shared(pool, ull__at_place(pool, (uintptr_t)address), &c);
+    if (status == ULL_OK) {
+        uint16_t lane = ull__lane_now(pool, stream, capturing);
+        status = lane ? ull__lane_use(pool, c, lane) : ULL_E_NO_MEMORY;
+    }
     ull__unlock(&pool->lock);
     return status;
 }

@@ -1,6 +1,8 @@
 /* world.c: see world.h. */
 #include "world.h"
 
+#include <stdlib.h>
+
 static uint64_t world_now(void *context)
 {
     return ((struct world *)context)->clock;
@@ -9,6 +11,7 @@ static uint64_t world_now(void *context)
 void start(struct world *w)
 {
     assert_int_equal(ull_pool_create(w->device, &w->options, &w->pool, NULL), ULL_OK);
+    w->pool->fronts_forced = getenv("ULLAGE_TEST_FRONTS") != NULL;
 }
 
 int setup(void **state)
