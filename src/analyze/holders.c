@@ -187,10 +187,29 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+void ull__stack_describe(const struct ull__history *history, uint32_t number, uint32_t frames,
+                         char *text, size_t size)
+{
+    const struct ull__stack *stack = &history->stacks[number];
+    size_t used = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < stack->count && i < frames && used < size; i++) {
+        const struct ull__frame *frame = &history->frames[stack->first + i];
+        const char *function = ull__history_string(history, frame->function);
+        const char *file = base_name(ull__history_string(history, frame->file));
+        char line[16] = "";
+        if (frame->line)
+            snprintf(line, sizeof line, ":%u", frame->line);
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " < " : "",
+                                 function[0] ? function : "?");
+        if (file[0] && used < size)
+            used += (size_t)snprintf(text + used, size - used, " (%s%s)", file, line);
+    }
+}
+
 void ull__holder_describe(const struct ull__history *history, const struct ull__holder *holder,
                           char *text, size_t size)
 {
-    const struct ull__stack *stack = &history->stacks[holder->stack];
     char bytes[ULL_SIZE_TEXT];
     size_t used = 0;
     bool alike = holder->largest * holder->count == holder->bytes;
@@ -201,12 +220,8 @@ void ull__holder_describe(const struct ull__history *history, const struct ull__
     if (holder->tag && used < size)
         used += (size_t)snprintf(text + used, size - used, ", tag '%.60s'",
                                  ull__history_string(history, holder->tag));
-    for (uint32_t i = 0; i < stack->count && i < 3 && used < size; i++) {
-        const struct ull__frame *frame = &history->frames[stack->first + i];
-        const char *file = base_name(ull__history_string(history, frame->file));
-        used += (size_t)snprintf(text + used, size - used, "%s%.60s", i ? " < " : ", by ",
-                                 ull__history_string(history, frame->function));
-        if (file[0] && frame->line && used < size)
-            used += (size_t)snprintf(text + used, size - used, " (%.40s:%u)", file, frame->line);
+    if (holder->stack && used + 5 < size) {
+        used += (size_t)snprintf(text + used, size - used, ", by ");
+        ull__stack_describe(history, holder->stack, 3, text + used, size - used);
     }
 }

@@ -2,7 +2,7 @@
  * timeline.h: what was held and live over time, with as many points as can be drawn.
  *
  * Time is cut into equal pieces; of each the points are kept where held and live were highest and lowest, so
- * that no peak is lost however short it was. Between two points nothing is higher or lower than both of them.
+ * that no peak is lost however short it was: nothing in a piece is higher or lower than its points.
  */
 #ifndef ULLAGE_TIMELINE_H
 #define ULLAGE_TIMELINE_H

@@ -298,6 +298,39 @@ static void processes(struct ull_json *json, const struct report_input *input)
     ull__json_array_end(json);
 }
 
+/* --- diff ------------------------------------------------------------------------------------------------ */
+
+static ull_status diff(struct ull_json *json, const struct report_input *input, struct ull_error *err)
+{
+    const struct report_input *before = input->before;
+    struct ull__diff *diff;
+    ull_status status =
+        ull__diff_create(before->facts, before->figures, input->facts, input->figures, &diff, err);
+    if (status != ULL_OK)
+        return status;
+    ull__json_key(json, "diff");
+    ull__json_object(json);
+    key_string(json, "file", before->path);
+    for (int way = 0; way < ULL_DIFF_WAYS; way++) {
+        ull__json_key(json, ull__diff_way((enum ull__diff_by)way));
+        ull__json_array(json);
+        for (size_t i = 0; i < diff->counts[way]; i++) {
+            const struct ull__diff_row *row = &diff->rows[way][i];
+            ull__json_object(json);
+            key_string(json, "name", row->name);
+            key_u64(json, "before_bytes", row->before_bytes);
+            key_u64(json, "after_bytes", row->after_bytes);
+            key_u64(json, "before_count", row->before_count);
+            key_u64(json, "after_count", row->after_count);
+            ull__json_object_end(json);
+        }
+        ull__json_array_end(json);
+    }
+    ull__json_object_end(json);
+    ull__diff_destroy(diff);
+    return ULL_OK;
+}
+
 ull_status report_json(const struct report_input *input, FILE *out, struct ull_error *err)
 {
     const struct ull__figures *figures = input->figures;
@@ -320,8 +353,11 @@ ull_status report_json(const struct report_input *input, FILE *out, struct ull_e
     key_u64(&json, "never_freed_bytes", figures->never_freed_bytes);
     devices(&json, input);
     processes(&json, input);
+    ull_status status = input->before ? diff(&json, input, err) : ULL_OK;
     ull__json_object_end(&json);
     bool good = ull__json_finish(&json) || ferror(out); /* what the stream refuses its owner tells */
     ull__json_free(&json);
+    if (status != ULL_OK)
+        return status;
     return good ? ULL_OK : ull__fail(err, ULL_E_SYSTEM, "no memory for the report");
 }

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "plot.h"
 #include "size.h"
+#include "suspects.h"
 #include "table.h"
 #include "text.h"
 #include "words.h"
@@ -283,7 +284,7 @@ static void show_holder(const struct text *text, const struct ull__holder *holde
     snprintf(who, sizeof who, "%" PRIu32 " ", input->history->processes[holder->process].pid);
     table_cell(text->out, who, 9, true);
     fputc(' ', text->out);
-    words_stack(input->history, holder->stack, 3, who, sizeof who);
+    ull__stack_describe(input->history, holder->stack, 3, who, sizeof who);
     char what[1024];
     if (tag[0] || who[0])
         snprintf(what, sizeof what, "%s%s%s", tag, tag[0] && who[0] ? ": " : "", who);
@@ -431,5 +432,5 @@ ull_status report_text(const struct report_input *input, FILE *out, struct ull_e
     show_sizes(&text);
     show_ages(&text);
     show_processes(&text);
-    return ULL_OK;
+    return input->before ? text_diff(&text, err) : ULL_OK;
 }

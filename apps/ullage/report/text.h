@@ -15,5 +15,7 @@ void text_label(const struct text *text, const char *label);
 /* A label and what belongs to it, wrapped. */
 void text_line(const struct text *text, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* text_diff.c: what grew since input->before. */
+ull_status text_diff(const struct text *text, struct ull_error *err);
 
 #endif

@@ -59,32 +59,6 @@ const char *words_device(const struct ull__history *history, uint32_t device, ch
     return text;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-void words_stack(const struct ull__history *history, uint32_t number, int frames, char *text,
-                 size_t size)
-{
-    const struct ull__stack *stack = &history->stacks[number];
-    size_t used = 0;
-    text[0] = 0;
-    for (uint32_t i = 0; i < stack->count && i < (uint32_t)frames && used < size; i++) {
-        const struct ull__frame *frame = &history->frames[stack->first + i];
-        const char *function = ull__history_string(history, frame->function);
-        const char *file = base_name(ull__history_string(history, frame->file));
-        char line[16] = "";
-        if (frame->line)
-            snprintf(line, sizeof line, ":%u", frame->line);
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " < " : "",
-                                 function[0] ? function : "?");
-        if (file[0] && used < size)
-            used += (size_t)snprintf(text + used, size - used, " (%s%s)", file, line);
-    }
-}
-
 void words_wrap(FILE *out, const char *text, int indent, int width)
 {
     int column = indent;

@@ -15,10 +15,6 @@ const char *words_percent(double ratio, char text[WORDS_TEXT]);
 /* A device as -m and nvidia-smi count it: "device 0". */
 const char *words_device(const struct ull__history *history, uint32_t device, char text[WORDS_TEXT]);
 
-/* The stack's innermost frames, as "forward (model.py:12) < train (train.py:40)". */
-void words_stack(const struct ull__history *history, uint32_t stack, int frames, char *text,
-                 size_t size);
-
 /* Writes text with line breaks at blanks, `indent` columns from the left and up to `width`; the first line is
  * continued where the caller left off. */
 void words_wrap(FILE *out, const char *text, int indent, int width);
