@@ -65,8 +65,8 @@ static bool make_sums(struct sums *sums, const struct ull__facts *facts,
                       const struct ull__figures *figures)
 {
     const struct ull__history *history = facts->history;
-    const size_t counts[] = {history->text_count, history->stack_count, SIZES, history->process_count,
-                             ULL_CLASSES};
+    const size_t counts[] = {history->text_count, history->stack_count, SIZES,
+                             history->process_count, ULL_CLASSES};
     sums->history = history;
     for (int way = 0; way < ULL_DIFF_WAYS; way++) {
         sums->counts[way] = counts[way];
@@ -177,7 +177,8 @@ static int by_growth(const void *left, const void *right)
     return grown > other ? -1 : grown < other ? 1 : strcmp(a->name, b->name);
 }
 
-static bool join(struct ull__diff *diff, enum ull__diff_by way, struct side *before, struct side *after)
+static bool join(struct ull__diff *diff, enum ull__diff_by way, struct side *before,
+                 struct side *after)
 {
     struct ull__diff_row *rows = calloc(before->count + after->count + 1, sizeof *rows);
     size_t a = 0, b = 0, count = 0;
@@ -222,7 +223,8 @@ static bool compare(struct ull__diff *diff, const struct sums *before, const str
     return good;
 }
 
-ull_status ull__diff_create(const struct ull__facts *before, const struct ull__figures *before_figures,
+ull_status ull__diff_create(const struct ull__facts *before,
+                            const struct ull__figures *before_figures,
                             const struct ull__facts *after, const struct ull__figures *after_figures,
                             struct ull__diff **diff, struct ull_error *err)
 {

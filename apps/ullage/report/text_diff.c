@@ -12,7 +12,10 @@ static const char *change_text(uint64_t before, uint64_t after, char text[WORDS_
 {
     char size[ULL_SIZE_TEXT];
     uint64_t change = after > before ? after - before : before - after;
-    snprintf(text, WORDS_TEXT, "%s%s", after > before ? "+" : after < before ? "-" : "",
+    snprintf(text, WORDS_TEXT, "%s%s",
+             after > before   ? "+"
+             : after < before ? "-"
+                              : "",
              ull__size_text(change, size));
     return text;
 }

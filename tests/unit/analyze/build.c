@@ -23,8 +23,8 @@ struct ull__history *build_history(void)
     return history;
 }
 
-struct ull__event *build_event(struct ull__history *history, uint64_t time_ns, enum ull__event_kind kind,
-                               uint64_t address, uint64_t size)
+struct ull__event *build_event(struct ull__history *history, uint64_t time_ns,
+                               enum ull__event_kind kind, uint64_t address, uint64_t size)
 {
     struct ull__event event = {.time_ns = time_ns,
                                .address = address,

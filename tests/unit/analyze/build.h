@@ -7,8 +7,8 @@
 /* One process, one device of 16 GiB. */
 struct ull__history *build_history(void);
 /* Adds an event of process 0 and device 0; fields that differ are set through the pointer, valid until the next. */
-struct ull__event *build_event(struct ull__history *history, uint64_t time_ns, enum ull__event_kind kind,
-                               uint64_t address, uint64_t size);
+struct ull__event *build_event(struct ull__history *history, uint64_t time_ns,
+                               enum ull__event_kind kind, uint64_t address, uint64_t size);
 /* Finishes; the facts own nothing but themselves. */
 struct ull__facts *build_facts(struct ull__history *history);
 /* The facts and their history. */

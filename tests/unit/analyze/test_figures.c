@@ -50,7 +50,8 @@ static void peak_and_average(void **state)
     assert_int_equal(course->average_bytes, 2 * GIB); /* (1 + 6 + 1) / 4 */
     near(course->peak_to_average, 1.5);
     assert_int_equal(figures->devices[0].needed_bytes, 3 * GIB);
-    assert_int_equal(figures->devices[0].suggested_bytes, ull__suggest(3 * GIB, 16 * GIB, ULL_ROLE_INFERENCE));
+    assert_int_equal(figures->devices[0].suggested_bytes,
+                     ull__suggest(3 * GIB, 16 * GIB, ULL_ROLE_INFERENCE));
     assert_true(isnan(figures->devices[0].fragmentation));
     assert_int_equal(figures->devices[0].alone, ULL_ALONE_UNKNOWN);
     assert_int_equal(figures->holder_count, 2);
@@ -82,7 +83,8 @@ static void latencies(void **state)
     (void)state;
     struct ull__history *history = build_history();
     for (uint64_t i = 1; i <= 1000; i++)
-        build_event(history, i, ULL_EVENT_ALLOC, i << 12, 512)->latency_ns = (uint32_t)((i * 7919 % 1000 + 1) * 1000);
+        build_event(history, i, ULL_EVENT_ALLOC, i << 12, 512)->latency_ns =
+            (uint32_t)((i * 7919 % 1000 + 1) * 1000);
     build_event(history, 2000, ULL_EVENT_ALLOC, 1, 512)->latency_ns = 0; /* not known */
     struct ull__facts *facts = build_facts(history);
     struct ull__figures *figures = figures_of(facts, ULL_ROLE_TRAINING);
@@ -101,7 +103,8 @@ static void refusals_and_waits(void **state)
     struct ull__history *history = build_history();
     history->devices[0].budget_bytes = 4 * GIB;
     build_event(history, 1, ULL_EVENT_ALLOC, 0x1000, 3 * GIB)->latency_ns = 1000;
-    build_event(history, 2, ULL_EVENT_ALLOC, 0, GIB + 300 * MIB)->result = 2; /* a workspace too large */
+    build_event(history, 2, ULL_EVENT_ALLOC, 0, GIB + 300 * MIB)->result =
+        2; /* a workspace too large */
     struct ull__event *waited = build_event(history, 3, ULL_EVENT_ALLOC, 0x2000, 512 * MIB);
     waited->wait = ULL_WAIT_TRIM | ULL_WAIT_STREAM;
     waited->latency_ns = 2001000;

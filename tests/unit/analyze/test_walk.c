@@ -38,7 +38,7 @@ static void allocs_and_frees(void **state)
         enum ull__step step;
         uint64_t held, live;
         uint32_t blocks;
-    } want[] = {{ULL_STEP_CAME, 512, 100, 1},     {ULL_STEP_CAME, 1536, 1100, 2},
+    } want[] = {{ULL_STEP_CAME, 512, 100, 1},      {ULL_STEP_CAME, 1536, 1100, 2},
                 {ULL_STEP_CHARGED, 6536, 1100, 2}, {ULL_STEP_FREED, 6024, 1000, 1},
                 {ULL_STEP_REFUSED, 6024, 1000, 1}, {ULL_STEP_STRAY, 6024, 1000, 1}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
@@ -270,8 +270,8 @@ static void compare(const struct naive *naive, const struct ull__walk *walk)
             }
             for (int c = 0; c < ULL_CLASSES; c++) {
                 share += by_class[c];
-                assert_int_equal(
-                    ull__walk_share(walk, (uint32_t)p, (uint32_t)d)->by_class[c], by_class[c]);
+                assert_int_equal(ull__walk_share(walk, (uint32_t)p, (uint32_t)d)->by_class[c],
+                                 by_class[c]);
             }
             assert_int_equal(ull__walk_share(walk, (uint32_t)p, (uint32_t)d)->held, share);
             of_process += share;

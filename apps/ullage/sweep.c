@@ -1,0 +1,194 @@
+/* sweep.c: see sweep.h; the page is in sweep_page.c. */
+#include "sweep.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "file.h"
+#include "json.h"
+#include "report/words.h"
+#include "size.h"
+#include "table.h"
+
+enum { REPORT_MOST = 64 << 20 };
+
+const char *sweep_outcome_name(enum sweep_outcome outcome)
+{
+    static const char *const names[] = {"ok", "out_of_memory", "failed", "not_started",
+                                        "interrupted"};
+    return names[outcome];
+}
+
+static uint64_t number(const json_t *object, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static bool read_job(const json_t *job, struct sweep_run *run)
+{
+    const json_t *devices = json_object_get(job, "devices");
+    size_t count = json_array_size(devices);
+    if (!json_is_array(devices))
+        return false;
+    run->refusals = number(job, "refusals_total");
+    run->survived = number(job, "refusals_survived");
+    for (size_t d = 0; d < count; d++) {
+        const json_t *device = json_array_get(devices, d);
+        if (d > 0 && number(device, "peak_bytes") <= run->peak)
+            continue;
+        run->peak = number(device, "peak_bytes");
+        run->average = number(device, "average_bytes");
+        run->budget = number(device, "budget_bytes");
+    }
+    run->known = true;
+    return true;
+}
+
+ull_status sweep_read_report(const char *path, struct sweep_run *run, struct ull_error *err)
+{
+    char *text = NULL;
+    size_t size;
+    json_error_t why;
+    ull_status status = ull__file_read(path, REPORT_MOST, &text, &size, err);
+    if (status != ULL_OK)
+        return status;
+    json_t *root = json_loadb(text, size, 0, &why);
+    free(text);
+    const json_t *job = json_array_get(json_object_get(root, "jobs"), 0);
+    if (!root || !read_job(job, run))
+        status = ull__fail(err, ULL_E_FORMAT, "'%.200s' is no report of a job (%.100s)", path,
+                           root ? "it has no devices" : why.text);
+    json_decref(root);
+    return status;
+}
+
+/* --- what it comes to -------------------------------------------------------------------------------------- */
+
+int sweep_smallest(const struct sweep *sweep)
+{
+    int best = -1;
+    for (int i = 0; i < sweep->count; i++) {
+        if (sweep->runs[i].outcome == SWEEP_OK &&
+            (best < 0 || sweep->runs[i].budget < sweep->runs[best].budget))
+            best = i;
+    }
+    return best;
+}
+
+int sweep_fastest(const struct sweep *sweep)
+{
+    int best = -1;
+    for (int i = 0; i < sweep->count; i++) {
+        if (sweep->runs[i].outcome == SWEEP_OK &&
+            (best < 0 || sweep->runs[i].seconds < sweep->runs[best].seconds))
+            best = i;
+    }
+    return best;
+}
+
+static void outcome_words(const struct sweep_run *run, char *text, size_t size)
+{
+    char count[WORDS_TEXT];
+    switch (run->outcome) {
+    case SWEEP_OK:
+        if (run->survived > 0)
+            snprintf(text, size, "ok, though %s refused", words_count(run->survived, count));
+        else
+            snprintf(text, size, "ok");
+        return;
+    case SWEEP_OUT_OF_MEMORY:
+        snprintf(text, size, "out of memory (exit %d)", run->exit_code);
+        return;
+    case SWEEP_NOT_STARTED:
+        snprintf(text, size, "not started (exit %d)", run->exit_code);
+        return;
+    case SWEEP_INTERRUPTED:
+        snprintf(text, size, "interrupted");
+        return;
+    case SWEEP_FAILED:
+        break;
+    }
+    snprintf(text, size, "failed (exit %d)", run->exit_code);
+}
+
+void sweep_table(const struct sweep *sweep, FILE *out)
+{
+    fputs("     LIMIT       HELD    AVERAGE          TIME  OUTCOME\n", out);
+    for (int i = 0; i < sweep->count; i++) {
+        const struct sweep_run *run = &sweep->runs[i];
+        char held[ULL_SIZE_TEXT], average[ULL_SIZE_TEXT], time[WORDS_TEXT], outcome[96];
+        table_cell(out, run->limit, 10, true);
+        table_cell(out, run->known ? ull__size_text(run->peak, held) : "-", 11, true);
+        table_cell(out, run->known ? ull__size_text(run->average, average) : "-", 11, true);
+        table_cell(out, words_time(run->seconds, time), 14, true);
+        outcome_words(run, outcome, sizeof outcome);
+        fprintf(out, "  %s\n", outcome);
+    }
+    int smallest = sweep_smallest(sweep), fastest = sweep_fastest(sweep);
+    if (smallest >= 0)
+        fprintf(out, "smallest that ran: %s, in %.2f times the time of the fastest (%s)\n",
+                sweep->runs[smallest].limit,
+                sweep->runs[smallest].seconds / sweep->runs[fastest].seconds,
+                sweep->runs[fastest].limit);
+    else if (sweep->count > 0)
+        fputs("none of them ran\n", out);
+}
+
+/* --- JSON ---------------------------------------------------------------------------------------------------- */
+
+static void key_maybe(struct ull_json *json, const char *key, bool known, uint64_t value)
+{
+    ull__json_key(json, key);
+    if (known)
+        ull__json_u64(json, value);
+    else
+        ull__json_null(json);
+}
+
+static void add_run(struct ull_json *json, const struct sweep_run *run)
+{
+    ull__json_object(json);
+    ull__json_key(json, "limit");
+    ull__json_string(json, run->limit);
+    key_maybe(json, "budget_bytes", run->known, run->budget);
+    key_maybe(json, "peak_bytes", run->known, run->peak);
+    key_maybe(json, "average_bytes", run->known, run->average);
+    key_maybe(json, "refusals", run->known, run->refusals);
+    key_maybe(json, "refusals_survived", run->known, run->survived);
+    ull__json_key(json, "seconds");
+    ull__json_number(json, run->seconds);
+    ull__json_key(json, "exit_code");
+    ull__json_i64(json, run->exit_code);
+    ull__json_key(json, "outcome");
+    ull__json_string(json, sweep_outcome_name(run->outcome));
+    ull__json_object_end(json);
+}
+
+bool sweep_json(const struct sweep *sweep, FILE *out)
+{
+    struct ull_json json;
+    int smallest = sweep_smallest(sweep);
+    ull__json_init(&json, out);
+    ull__json_object(&json);
+    ull__json_key(&json, "version");
+    ull__json_u64(&json, 1);
+    ull__json_key(&json, "command");
+    ull__json_array(&json);
+    for (char *const *word = sweep->command; *word; word++)
+        ull__json_string(&json, *word);
+    ull__json_array_end(&json);
+    ull__json_key(&json, "runs");
+    ull__json_array(&json);
+    for (int i = 0; i < sweep->count; i++)
+        add_run(&json, &sweep->runs[i]);
+    ull__json_array_end(&json);
+    ull__json_key(&json, "smallest");
+    ull__json_string(&json, smallest >= 0 ? sweep->runs[smallest].limit : NULL);
+    ull__json_object_end(&json);
+    bool good = ull__json_finish(&json);
+    ull__json_free(&json);
+    return good;
+}

@@ -1,0 +1,50 @@
+/* sweep.h: a command run once for each of several limits: what each run told, and how it is shown. */
+#ifndef ULLAGE_SWEEP_H
+#define ULLAGE_SWEEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "ullage/status.h"
+
+enum sweep_outcome {
+    SWEEP_OK,
+    SWEEP_OUT_OF_MEMORY, /* it failed, and a request had been refused that it did not survive */
+    SWEEP_FAILED,
+    SWEEP_NOT_STARTED,
+    SWEEP_INTERRUPTED,
+};
+
+struct sweep_run {
+    const char *limit;  /* as given */
+    bool known;         /* the report could be read: the figures below are right */
+    uint64_t budget;    /* of the device that held most */
+    uint64_t peak, average;
+    uint64_t refusals, survived;
+    double seconds;
+    int exit_code; /* as of `ullage run` */
+    enum sweep_outcome outcome;
+};
+
+struct sweep {
+    char *const *command;
+    struct sweep_run *runs; /* those that were begun */
+    int count;
+};
+
+/* "ok", "out_of_memory", "failed", "not_started", "interrupted". */
+const char *sweep_outcome_name(enum sweep_outcome outcome);
+
+/* Reads what `ullage run --report` wrote into the figures of a run. ULL_E_FORMAT and as ull__file_read. */
+ull_status sweep_read_report(const char *path, struct sweep_run *run, struct ull_error *err);
+
+/* The smallest limit that ran, and the fastest run; -1: none. */
+int sweep_smallest(const struct sweep *sweep);
+int sweep_fastest(const struct sweep *sweep);
+
+void sweep_table(const struct sweep *sweep, FILE *out);
+bool sweep_json(const struct sweep *sweep, FILE *out);
+void sweep_page(const struct sweep *sweep, FILE *out); /* HTML, complete in itself */
+
+#endif
