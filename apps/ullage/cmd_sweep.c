@@ -38,18 +38,19 @@ static volatile sig_atomic_t child, stopped; /* pid; signal that ends the sweep 
 
 static void print_help(void)
 {
-    printf("Usage: ullage sweep -m LIMIT,LIMIT,... [OPTION...] -- COMMAND [ARG...]\n"
-           "\n"
-           "Runs COMMAND once for each limit and shows what it held, how long it took and how it\n"
-           "ended: to try limits before one is set.\n"
-           "\n"
-           "  -m, --memory LIST        limits: 2GiB,4GiB,50%%\n"
-           "  -o table|json|html       form of the result (default table); html has a plot\n"
-           "  -q, --quiet              no line after each run\n"
-           "  -h, --help               this text\n"
-           "\n"
-           "What COMMAND prints goes to standard error. Exit code: 0 it ran with one of the limits\n"
-           "at least; 1 with none; 2 usage; 128+N a signal stopped the sweep.\n");
+    printf(
+        "Usage: ullage sweep -m LIMIT,LIMIT,... [OPTION...] -- COMMAND [ARG...]\n"
+        "\n"
+        "Runs COMMAND once for each limit and shows what it held, how long it took and how it\n"
+        "ended: to try limits before one is set.\n"
+        "\n"
+        "  -m, --memory LIST        limits: 2GiB,4GiB,50%%\n"
+        "  -o table|json|html       form of the result (default table); html has a plot\n"
+        "  -q, --quiet              no line after each run\n"
+        "  -h, --help               this text\n"
+        "\n"
+        "What COMMAND prints goes to standard error. Exit code: 0 it ran with one of the limits\n"
+        "at least; 1 with none; 2 usage; 128+N a signal stopped the sweep.\n");
 }
 
 /* --- options ---------------------------------------------------------------------------------------------- */
@@ -94,7 +95,8 @@ static int parse_options(int argc, char **argv, struct options *options)
             else if (strcmp(optarg, "table") == 0)
                 options->form = FORM_TABLE;
             else
-                return cli_usage_error("sweep", "-o is '%.40s': expected table, json or html", optarg);
+                return cli_usage_error("sweep", "-o is '%.40s': expected table, json or html",
+                                       optarg);
             break;
         case 'q':
             options->quiet = true;

@@ -122,7 +122,7 @@ void sweep_table(const struct sweep *sweep, FILE *out)
         char held[ULL_SIZE_TEXT], average[ULL_SIZE_TEXT], time[WORDS_TEXT], outcome[96];
         table_cell(out, run->limit, 10, true);
         table_cell(out, run->known ? ull__size_text(run->peak, held) : "-", 11, true);
-        table_cell(out, run->known ? ull__size_text(run->average, average) : "-", 11, true);
+        table_cell(out, run->average ? ull__size_text(run->average, average) : "-", 11, true);
         table_cell(out, words_time(run->seconds, time), 14, true);
         outcome_words(run, outcome, sizeof outcome);
         fprintf(out, "  %s\n", outcome);
@@ -155,7 +155,7 @@ static void add_run(struct ull_json *json, const struct sweep_run *run)
     ull__json_string(json, run->limit);
     key_maybe(json, "budget_bytes", run->known, run->budget);
     key_maybe(json, "peak_bytes", run->known, run->peak);
-    key_maybe(json, "average_bytes", run->known, run->average);
+    key_maybe(json, "average_bytes", run->average > 0, run->average);
     key_maybe(json, "refusals", run->known, run->refusals);
     key_maybe(json, "refusals_survived", run->known, run->survived);
     ull__json_key(json, "seconds");

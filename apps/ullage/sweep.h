@@ -17,10 +17,10 @@ enum sweep_outcome {
 };
 
 struct sweep_run {
-    const char *limit;  /* as given */
-    bool known;         /* the report could be read: the figures below are right */
-    uint64_t budget;    /* of the device that held most */
-    uint64_t peak, average;
+    const char *limit;      /* as given */
+    bool known;             /* the report could be read: the figures below are right */
+    uint64_t budget;        /* of the device that held most */
+    uint64_t peak, average; /* average 0: too short to have one */
     uint64_t refusals, survived;
     double seconds;
     int exit_code; /* as of `ullage run` */

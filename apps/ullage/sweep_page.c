@@ -95,18 +95,21 @@ static void plot(const struct sweep *sweep, FILE *out)
     double seconds = most_seconds(sweep), room = HEIGHT - TOP - BOTTOM;
     double wide = (WIDTH - LEFT - RIGHT) / (double)sweep->count * 0.5;
     uint64_t held = most_held(sweep);
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Time and memory held by limit\">\n",
-            WIDTH, HEIGHT);
+    fprintf(
+        out,
+        "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Time and memory held by limit\">\n",
+        WIDTH, HEIGHT);
     axes(out, seconds, held);
     for (int i = 0; i < sweep->count; i++) {
         const struct sweep_run *run = &sweep->runs[i];
         double high = room * run->seconds / seconds, x = column(sweep, i);
         char time[WORDS_TEXT];
-        fprintf(out,
-                "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" style=\"fill:var(--%s)\">"
-                "<title>%s</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">",
-                x - wide / 2, TOP + room - high, wide, high, run->outcome == SWEEP_OK ? "ok" : "bad",
-                words_time(run->seconds, time), x, HEIGHT - BOTTOM + 18);
+        fprintf(
+            out,
+            "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" style=\"fill:var(--%s)\">"
+            "<title>%s</title></rect><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">",
+            x - wide / 2, TOP + room - high, wide, high, run->outcome == SWEEP_OK ? "ok" : "bad",
+            words_time(run->seconds, time), x, HEIGHT - BOTTOM + 18);
         escaped(out, run->limit);
         fputs("</text>\n", out);
     }
@@ -120,8 +123,7 @@ static void plot(const struct sweep *sweep, FILE *out)
     for (int i = 0; i < sweep->count; i++) {
         if (sweep->runs[i].known)
             fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" style=\"fill:var(--held)\"/>\n",
-                    column(sweep, i),
-                    TOP + room * (1 - (double)sweep->runs[i].peak / (double)held));
+                    column(sweep, i), TOP + room * (1 - (double)sweep->runs[i].peak / (double)held));
     }
     fprintf(out,
             "<text x=\"%d\" y=\"%d\">bars: time, <tspan style=\"fill:var(--ok)\">ok</tspan> or "
@@ -146,9 +148,9 @@ static void rows(const struct sweep *sweep, FILE *out)
         escaped(out, run->limit);
         fprintf(out, "</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s",
                 run->known ? ull__size_text(run->peak, held) : "-",
-                run->known ? ull__size_text(run->average, average) : "-",
-                words_time(run->seconds, time), run->known ? words_count(run->refusals, count) : "-",
-                outcome);
+                run->average ? ull__size_text(run->average, average) : "-",
+                words_time(run->seconds, time),
+                run->known ? words_count(run->refusals, count) : "-", outcome);
         if (run->exit_code)
             fprintf(out, " (exit %d)", run->exit_code);
         fputs("</td></tr>\n", out);

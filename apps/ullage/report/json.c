@@ -101,11 +101,7 @@ static void about(struct ull_json *json, const struct report_input *input)
     key_text(json, "job", history, history->job);
     key_text(json, "command", history, history->command);
     key_text(json, "written_by", history, history->version);
-    ull__json_key(json, "started_unix_seconds");
-    if (history->unix_ns)
-        ull__json_number(json, (double)history->unix_ns / 1e9);
-    else
-        ull__json_null(json);
+    key_maybe(json, "started_unix_seconds", history->unix_ns > 0, history->unix_ns / 1000000000);
     key_seconds(json, "seconds", history->end_ns);
     key_bool(json, "over", history->over);
     key_u64(json, "events", history->event_count);
