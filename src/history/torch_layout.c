@@ -125,17 +125,44 @@ static void note_free(struct ull__extents *driver, const struct ull__event *even
         ull__extents_take(driver, begin, begin + 1, &gone);
 }
 
+/* Calls for every driver's block in which a part of the range lies; false if some of it lies in none. */
+typedef void in_block_fn(struct ull__layout *l, const struct ull__extent *block);
+
+static bool covered(struct ull__layout *l, const struct ull__extents *extents, uint64_t begin,
+                    uint64_t end, in_block_fn *call)
+{
+    while (begin < end) {
+        const struct ull__extent *in = ull__extents_find(extents, begin, begin + 1);
+        if (!in)
+            return false;
+        if (call)
+            call(l, in);
+        begin = in->end;
+    }
+    return true;
+}
+
+static void mark_host(struct ull__layout *l, const struct ull__extent *block)
+{
+    l->hosts[block->value] = 1;
+}
+
 static void note_chunk(struct ull__layout *l, const struct ull__extents *driver,
                        const struct ull__event *event)
 {
+    struct ull__layout_process *process = &l->processes[event->process];
     uint64_t begin;
     if (event->result != 0 || !natural(event, &begin))
         return;
-    const struct ull__extent *in = ull__extents_find(driver, begin, begin + taken(event));
-    if (in && in->begin <= begin && in->end >= begin + taken(event))
-        l->hosts[in->value] = 1;
-    else
-        l->processes[event->process].homeless = true;
+    process->has_chunks = true;
+    uint64_t end = begin + taken(event);
+    if (!covered(l, driver, begin, end, NULL)) {
+        process->homeless = true;
+        return;
+    }
+    covered(l, driver, begin, end, mark_host);
+    if (ull__extents_find(driver, begin, begin + 1)->end < end)
+        process->grows = true;
 }
 
 static bool first_pass(struct ull__layout *l)
@@ -180,7 +207,8 @@ static bool add_segment(struct ull__layout *l, uint32_t event, uint64_t begin, u
         .begin = begin, .end = place.end, .event = event, .in_use = true};
     if (!ull__extents_add(&l->segment_places, &place))
         return false;
-    tell(l, ULL_LAYOUT_SEGMENT_ALLOC, begin, size, cause, NULL);
+    tell(l, l->processes[cause->process].grows ? ULL_LAYOUT_SEGMENT_MAP : ULL_LAYOUT_SEGMENT_ALLOC,
+         begin, size, cause, NULL);
     return true;
 }
 
@@ -202,16 +230,40 @@ static bool add_block(struct ull__layout *l, const struct ull__layout_block *blo
     return true;
 }
 
-/* The segment of the same process that has room for it at its own address. */
-static bool find_home(const struct ull__layout *l, uint16_t process, uint64_t begin, uint64_t size,
-                      uint32_t *segment)
+/* The segment that it makes is no block of its own. */
+static bool is_hidden(const struct ull__layout *l, uint32_t number)
 {
-    const struct ull__extent *in = ull__extents_find(&l->segment_places, begin, begin + size);
-    if (!in || in->begin > begin || in->end < begin + size ||
-        ull__extents_find(&l->block_places, begin, begin + size))
+    const struct ull__event *event = &l->history->events[number];
+    return l->hosts[number] ||
+           (l->history->origin == ULL_ORIGIN_TORCH && l->processes[event->process].has_chunks);
+}
+
+/*
+ * The segment of the same process that has room for it at its own address, or the first of several that adjoin,
+ * are the process's, and have nothing but chunks in them.
+ */
+static bool find_home(struct ull__layout *l, const struct ull__event *event, uint64_t begin,
+                      uint64_t size, uint32_t *segment)
+{
+    const struct ull__extent *in = ull__extents_find(&l->segment_places, begin, begin + 1);
+    if (!in || ull__extents_find(&l->block_places, begin, begin + size))
         return false;
     *segment = (uint32_t)in->value;
-    return l->history->events[l->segments[*segment].event].process == process;
+    const struct ull__event *first = &l->history->events[l->segments[*segment].event];
+    bool whole = in->end >= begin + size;
+    bool may_span = event->kind == ULL_EVENT_CHUNK_ALLOC && l->processes[event->process].grows;
+    if (first->process != event->process || (!whole && !may_span))
+        return false;
+    for (uint64_t at = begin; !whole && at < begin + size; at = in->end) {
+        in = ull__extents_find(&l->segment_places, at, at + 1);
+        if (!in)
+            return false;
+        uint32_t owner = l->segments[in->value].event;
+        const struct ull__event *began = &l->history->events[owner];
+        if (!is_hidden(l, owner) || began->process != event->process || began->stream != first->stream)
+            return false;
+    }
+    return true;
 }
 
 static bool is_free(const struct ull__layout *l, uint64_t begin, uint64_t size)
@@ -240,8 +292,9 @@ static void drop_segment(struct ull__layout *l, uint32_t number, const struct ul
     struct ull__layout_segment *segment = &l->segments[number];
     struct ull__extent gone;
     ull__extents_take(&l->segment_places, segment->begin, segment->end, &gone);
-    tell(l, ULL_LAYOUT_SEGMENT_FREE, segment->begin, segment->end - segment->begin, cause,
-         &l->history->events[segment->event]);
+    const struct ull__event *began = &l->history->events[segment->event];
+    tell(l, l->processes[began->process].grows ? ULL_LAYOUT_SEGMENT_UNMAP : ULL_LAYOUT_SEGMENT_FREE,
+         segment->begin, segment->end - segment->begin, cause, began);
     *segment = (struct ull__layout_segment){.event = l->free_segment};
     l->free_segment = number + 1;
 }
@@ -293,15 +346,15 @@ static bool on_alloc(struct ull__layout *l, uint32_t number)
     uint32_t before = ull__map_take(&process->driver, event->address), block_number;
     if (before != ULL_MAP_NONE)
         end_driver(l, process, before, event);
-    if (wanted(event) == 0 || (process->homeless && !l->hosts[number]))
+    if (wanted(event) == 0 || (process->homeless && !is_hidden(l, number)))
         return true;
     struct ull__layout_block block = {.size = wanted(event),
                                       .wanted = wanted(event),
                                       .event = number,
                                       .owns = true,
-                                      .hidden = l->hosts[number] != 0};
+                                      .hidden = is_hidden(l, number)};
     if (block.hidden || !natural(event, &block.begin) ||
-        !find_home(l, event->process, block.begin, block.size, &block.segment)) {
+        !find_home(l, event, block.begin, block.size, &block.segment)) {
         if (!place_segment(l, number, &block.begin, &block.segment))
             return false;
     }
@@ -320,7 +373,7 @@ static bool on_chunk(struct ull__layout *l, uint32_t number)
         return true;
     struct ull__layout_block block = {.size = taken(event), .wanted = wanted(event), .event = number};
     if (!natural(event, &block.begin) ||
-        !find_home(l, event->process, block.begin, block.size, &block.segment)) {
+        !find_home(l, event, block.begin, block.size, &block.segment)) {
         if (!place_segment(l, number, &block.begin, &block.segment))
             return false;
         block.owns = true;

@@ -2,10 +2,14 @@
  * torch_layout.h: puts a history's blocks into segments, as PyTorch's snapshots want them: every block lies in a
  * segment, and neither blocks nor segments overlap. What PyTorch calls an action is told one by one.
  *
- * A driver's block is a segment. If chunks lie in it they are its blocks, else it is its own only block; a block
+ * A driver's block is a segment. If chunks lie in it they are its blocks, else it is its own only block (unless
+ * the history is of PyTorch's, whose segments are the allocator's even if nothing lies in them); a block
  * of the driver's that begins in the rest of another's pages is a further block of that segment, which then stays
  * until both are gone, as the pages do. A reserve (CHARGE: a context, a pool) is a segment that is replaced when
  * its size changes, unless the blocks in it are told too: then those stand for it.
+ *
+ * If chunks lie across blocks of the driver that adjoin, the process has segments that grow: then its segments are
+ * mapped and unmapped in pieces, and adjoining ones are one in the end.
  *
  * Addresses are kept where they can be. Processes have address spaces of their own: 2^48 times a process's number
  * is added. Where that does not do (handles, which may lie close together), the address is made up, above 2^60.
@@ -24,6 +28,8 @@
 enum ull__layout_action {
     ULL_LAYOUT_SEGMENT_ALLOC,
     ULL_LAYOUT_SEGMENT_FREE,
+    ULL_LAYOUT_SEGMENT_MAP,
+    ULL_LAYOUT_SEGMENT_UNMAP,
     ULL_LAYOUT_ALLOC,
     ULL_LAYOUT_FREE,
     ULL_LAYOUT_OOM,
@@ -63,7 +69,9 @@ struct ull__layout_process {
     struct ull__map driver, chunks;
     uint32_t reserves[ULL_CLASSES]; /* number of the block + 1 */
     int64_t reserved[ULL_CLASSES];
+    bool has_chunks;
     bool homeless;            /* has chunks outside the driver's blocks */
+    bool grows;               /* has chunks across several of them */
     bool pooled[ULL_CLASSES]; /* has blocks out of a reserve */
 };
 

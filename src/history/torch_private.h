@@ -59,8 +59,11 @@ enum torch_action {
         TORCH_ACTION_COUNT
 };
 
-/* Absolute times while a history is filled, so that at its beginning segments come before what is in them. */
-enum { TORCH_SEGMENTS_BEFORE_NS, TORCH_CHUNKS_BEFORE_NS, TORCH_FIRST_NS };
+/*
+ * Absolute times while a history is filled, so that at its beginning segments come before what is in them. Between
+ * two microseconds there is room for what has to be just before.
+ */
+enum { TORCH_SEGMENTS_BEFORE_NS, TORCH_CHUNKS_BEFORE_NS, TORCH_FIRST_NS = 8 };
 
 struct torch_device {
     int index;      /* PyTorch's number */

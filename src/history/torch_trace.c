@@ -101,19 +101,39 @@ static bool segment_add(struct torch *t, struct torch_device *d, const struct it
     return ull__extents_add(&d->segments, &extent) || torch__no_memory(t);
 }
 
-/* A part of what `begun` began stays. */
+/* A part of what `begun` began is a block of its own, from just before, so that what lies in it has a place. */
 static bool segment_keep(struct torch *t, struct torch_device *d, uint32_t begun, uint64_t begin,
-                         uint64_t end, uint64_t time_ns)
+                         uint64_t end)
 {
     const struct ull__event *event = &t->history->events[begun];
     struct item rest = {.address = begin,
                         .size = end - begin,
                         .charged = end - begin,
                         .stream = event->stream,
-                        .time_ns = time_ns,
+                        .time_ns = event->time_ns - (event->time_ns >= TORCH_FIRST_NS),
                         .stack = event->stack,
                         .tag = event->tag};
     return begin >= end || segment_add(t, d, &rest);
+}
+
+/*
+ * Of the block that `piece` is, only the part from `begin` to `end` goes: then it was several blocks from the
+ * beginning, since what a block's part holds stays where it is.
+ */
+static bool segment_cut(struct torch *t, struct torch_device *d, const struct ull__extent *piece,
+                        uint64_t begin, uint64_t end)
+{
+    uint32_t begun = (uint32_t)piece->value;
+    begin = begin > piece->begin ? begin : piece->begin;
+    end = end < piece->end ? end : piece->end;
+    if (!segment_keep(t, d, begun, piece->begin, begin) ||
+        !segment_keep(t, d, begun, end, piece->end))
+        return false;
+    struct ull__event *event = &t->history->events[begun];
+    event->address = begin;
+    event->size = end - begin;
+    event->charged = (int64_t)(end - begin);
+    return true;
 }
 
 static int by_address(const void *a, const void *b)
@@ -175,9 +195,8 @@ static bool end_pieces(struct torch *t, struct torch_device *d, const struct ite
             break;
         const struct ull__extent *piece = &taken->extents[i];
         uint32_t begun = (uint32_t)piece->value;
-        if (!add_free(t, d, begun, item->time_ns, item->stack) ||
-            !segment_keep(t, d, begun, piece->begin, item->address, item->time_ns) ||
-            !segment_keep(t, d, begun, end, piece->end, item->time_ns))
+        if (!segment_cut(t, d, piece, item->address, end) ||
+            !add_free(t, d, begun, item->time_ns, item->stack))
             return false;
         next = piece->end;
     }

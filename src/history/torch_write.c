@@ -39,8 +39,10 @@ enum { MOST_CATEGORIES = 32, SMALL_SEGMENT = 2 << 20 };
     X(requested_size)                                                                              \
     X(segment_alloc)                                                                               \
     X(segment_free)                                                                                \
+    X(segment_map)                                                                                 \
     X(segment_pool_id)                                                                             \
     X(segment_type)                                                                                \
+    X(segment_unmap)                                                                               \
     X(size)                                                                                        \
     X(small)                                                                                       \
     X(snapshot)                                                                                    \
@@ -194,6 +196,12 @@ static void tell(void *context, const struct ull__layout_entry *e)
     case ULL_LAYOUT_SEGMENT_FREE:
         entry(w, WORD_segment_free, e);
         break;
+    case ULL_LAYOUT_SEGMENT_MAP:
+        entry(w, WORD_segment_map, e);
+        break;
+    case ULL_LAYOUT_SEGMENT_UNMAP:
+        entry(w, WORD_segment_unmap, e);
+        break;
     case ULL_LAYOUT_ALLOC:
         entry(w, WORD_alloc, e);
         break;
@@ -247,9 +255,11 @@ static bool traces(struct writer *w)
 
 /* --- segments ----------------------------------------------------------------------------------------- */
 
+/* What there is at the end, by address. */
 struct sorted {
-    const struct ull__layout_block **blocks; /* by address */
-    uint32_t count;
+    const struct ull__layout_block **blocks;
+    struct ull__layout_segment *segments; /* adjoining pieces of one that grows are one */
+    uint32_t count, segment_count;
 };
 
 static int by_place(const void *a, const void *b)
@@ -259,15 +269,54 @@ static int by_place(const void *a, const void *b)
     return left->begin < right->begin ? -1 : left->begin > right->begin;
 }
 
-static bool sort_blocks(const struct ull__layout *layout, struct sorted *sorted)
+static int by_begin(const void *a, const void *b)
+{
+    const struct ull__layout_segment *left = a, *right = b;
+    return left->begin < right->begin ? -1 : left->begin > right->begin;
+}
+
+static bool grows(const struct writer *w, const struct ull__layout *layout,
+                  const struct ull__layout_segment *segment)
+{
+    return layout->processes[w->history->events[segment->event].process].grows;
+}
+
+/* As the viewer does it: by address and stream. */
+static bool adjoin(const struct writer *w, const struct ull__layout *layout,
+                   const struct ull__layout_segment *left, const struct ull__layout_segment *right)
+{
+    return left->end == right->begin && grows(w, layout, left) && grows(w, layout, right) &&
+           w->history->events[left->event].stream == w->history->events[right->event].stream;
+}
+
+static void join_segments(const struct writer *w, const struct ull__layout *layout,
+                          struct sorted *sorted)
+{
+    uint32_t to = 0;
+    for (uint32_t i = 1; i < sorted->segment_count; i++) {
+        if (adjoin(w, layout, &sorted->segments[to], &sorted->segments[i]))
+            sorted->segments[to].end = sorted->segments[i].end;
+        else
+            sorted->segments[++to] = sorted->segments[i];
+    }
+    sorted->segment_count = sorted->segment_count ? to + 1 : 0;
+}
+
+static bool sort(const struct writer *w, const struct ull__layout *layout, struct sorted *sorted)
 {
     sorted->blocks = malloc((layout->block_count + 1u) * sizeof *sorted->blocks);
-    if (!sorted->blocks)
+    sorted->segments = malloc((layout->segment_count + 1u) * sizeof *sorted->segments);
+    if (!sorted->blocks || !sorted->segments)
         return false;
     for (uint32_t i = 0; i < layout->block_count; i++)
         if (layout->blocks[i].in_use && !layout->blocks[i].hidden)
             sorted->blocks[sorted->count++] = &layout->blocks[i];
+    for (uint32_t i = 0; i < layout->segment_count; i++)
+        if (layout->segments[i].in_use)
+            sorted->segments[sorted->segment_count++] = layout->segments[i];
     qsort(sorted->blocks, sorted->count, sizeof *sorted->blocks, by_place);
+    qsort(sorted->segments, sorted->segment_count, sizeof *sorted->segments, by_begin);
+    join_segments(w, layout, sorted);
     return true;
 }
 
@@ -334,8 +383,8 @@ static uint32_t first_block(const struct ull__layout_segment *segment, const str
     return low;
 }
 
-static void write_segment(struct writer *w, int index, const struct ull__layout_segment *segment,
-                          const struct sorted *sorted)
+static void write_segment(struct writer *w, const struct ull__layout *layout,
+                          const struct ull__layout_segment *segment, const struct sorted *sorted)
 {
     uint32_t first = first_block(segment, sorted);
     uint64_t active = 0, asked = 0, size = segment->end - segment->begin;
@@ -345,7 +394,7 @@ static void write_segment(struct writer *w, int index, const struct ull__layout_
     }
     const struct ull__event *event = &w->history->events[segment->event];
     ull__pickler_dict(&w->pickle);
-    number(w, WORD_device, (uint64_t)index);
+    number(w, WORD_device, (uint64_t)w->index[layout->device]);
     number(w, WORD_address, segment->begin);
     number(w, WORD_total_size, size);
     number(w, WORD_allocated_size, active);
@@ -356,7 +405,7 @@ static void write_segment(struct writer *w, int index, const struct ull__layout_
     word(w, WORD_segment_pool_id);
     ull__pickler_pair(&w->pickle, 0, 0);
     word(w, WORD_is_expandable);
-    ull__pickler_bool(&w->pickle, false);
+    ull__pickler_bool(&w->pickle, grows(w, layout, segment));
     frames(w, event);
     write_blocks(w, segment, sorted, first);
     ull__pickler_close(&w->pickle);
@@ -364,20 +413,20 @@ static void write_segment(struct writer *w, int index, const struct ull__layout_
 
 static bool segments(struct writer *w)
 {
+    bool good = true;
     ull__pickler_text(&w->pickle, "segments");
     ull__pickler_list(&w->pickle);
-    for (uint32_t device = 0; device < w->history->device_count; device++) {
+    for (uint32_t device = 0; good && device < w->history->device_count; device++) {
         const struct ull__layout *layout = &w->layouts[device];
         struct sorted sorted = {0};
-        if (!sort_blocks(layout, &sorted))
-            return false;
-        for (uint32_t i = 0; i < layout->segment_count; i++)
-            if (layout->segments[i].in_use)
-                write_segment(w, w->index[device], &layout->segments[i], &sorted);
+        good = sort(w, layout, &sorted);
+        for (uint32_t i = 0; good && i < sorted.segment_count; i++)
+            write_segment(w, layout, &sorted.segments[i], &sorted);
         free(sorted.blocks);
+        free(sorted.segments);
     }
     ull__pickler_close(&w->pickle);
-    return true;
+    return good;
 }
 
 /* --- the rest ----------------------------------------------------------------------------------------- */

@@ -132,10 +132,12 @@ def viewer_text(data):
 
 
 def active(text):
-    """Bytes of the lines of a flame graph, by all of their text but the bytes."""
+    """Bytes of the lines of a flame graph, by all of their text but the bytes. A history does not tell a block that
+    waits for another stream from one that is in use."""
     sums = {}
     for line in text.splitlines():
         stack, _, size = line.rpartition(" ")
+        stack = stack.replace(";active_pending_free;", ";active_allocated;")
         if ";active_allocated;" in stack and not stack.endswith("<gaps>"):
             sums[stack] = sums.get(stack, 0) + int(size)
     return sums

@@ -60,6 +60,31 @@ class Ranges:
         return begin if address < begin + self.of[begin][0] else None
 
 
+    def covers(self, begin, end):
+        """Is all of it in ranges, and which is the first?"""
+        at = begin
+        first = self.around(begin)
+        while at < end:
+            home = self.around(at)
+            if home is None:
+                return None
+            at = home + self.of[home][0]
+        return first
+
+    def joined(self, streams):
+        """Ranges that adjoin and are of one stream, as one: begin to size."""
+        result, last = {}, None
+        for begin in self.begins:
+            size = self.of[begin][0]
+            grows, stream = streams[begin]
+            if last is not None and grows and streams[last] == (True, stream) and last + result[last] == begin:
+                result[last] += size
+            else:
+                last = begin
+                result[last] = size
+        return result
+
+
 def check_frames(frames):
     check(isinstance(frames, list), "frames are no list")
     for frame in frames:
@@ -107,6 +132,7 @@ def play(trace, segments):
     spaces, blocks = Ranges(), Ranges()
     live = held = 0
     figures = {"peak_held": 0, "peak_live": 0, "oom": 0}
+    streams = {}  # of segments, and whether they are mapped in pieces
     categories = {entry.get("category") for entry in trace} - {None}
     check(not categories or "unknown" in categories, "no category is 'unknown': older viewers stop")
     last = 0
@@ -116,16 +142,19 @@ def play(trace, segments):
         last = entry["time_us"]
         action, size = entry["action"], entry["size"]
         address = entry.get("addr")
-        if action == "segment_alloc":
+        if action in ("segment_alloc", "segment_map"):
             spaces.add(address, size, 0, "segment")
+            streams[address] = (action == "segment_map", entry["stream"])
             held += size
-        elif action == "segment_free":
+        elif action in ("segment_free", "segment_unmap"):
+            check(streams.get(address, (None,))[0] == (action == "segment_unmap"), "segment", hex(address), "ends by", action)
             had, users = spaces.remove(address, "segment")
             check(had == size and users == 0, "segment", hex(address), "ends with", users, "blocks and", had, size)
             held -= size
         elif action == "alloc":
-            home = spaces.around(address)
-            check(home is not None and spaces.around(address + size - 1) == home, "no segment for", hex(address), size)
+            home = spaces.covers(address, address + size)
+            check(home is not None and (streams[home][0] or spaces.around(address + size - 1) == home),
+                  "no segment for", hex(address), size)
             blocks.add(address, size, home, "block")
             spaces.of[home] = (spaces.of[home][0], spaces.of[home][1] + 1)
             live += size
@@ -141,7 +170,7 @@ def play(trace, segments):
         else:
             check(action == "snapshot", "action", action)
         figures["peak_held"], figures["peak_live"] = max(figures["peak_held"], held), max(figures["peak_live"], live)
-    check({s["address"]: s["total_size"] for s in segments} == {b: spaces.of[b][0] for b in spaces.begins},
+    check({s["address"]: s["total_size"] for s in segments} == spaces.joined(streams),
           "the segments are not those that the trace left")
     check({b["address"]: b["requested_size"] for s in segments for b in s["blocks"] if b["state"] != "inactive"}
           == {b: blocks.of[b][0] for b in blocks.begins}, "the blocks are not those that the trace left")

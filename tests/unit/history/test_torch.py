@@ -176,9 +176,37 @@ class Reading(unittest.TestCase):
         held = balance(history)
         self.assertEqual(held[0], 3 * page)
         self.assertEqual(held[2], 7 * page)
+        # What goes in parts was several blocks from the beginning.
         self.assertEqual([e[2:4] for e in told(history, "alloc") if e[1] == 0], [
             (BASE + 9 * page, page), (BASE + 4 * page, page), (BASE + 20 * page, page),
-            (BASE, 3 * page)])
+            (BASE, page), (BASE + page, 2 * page)])
+
+    def test_chunks_in_what_stays(self):
+        """Chunks across what was mapped in pieces, in a part that stays when another goes, and just before."""
+        page = 2 * MIB
+        trace = [entry("segment_map", BASE, 2 * page, 0), entry("alloc", BASE, page, 0),
+                 entry("segment_map", BASE + 2 * page, page, 1), entry("alloc", BASE + page, page + 512, 2),
+                 entry("alloc", BASE + 2 * page + 1024, 512, 3), *freed(BASE, page, 4),
+                 entry("segment_unmap", BASE, page, 6)]
+        finals = [segment(BASE + page, 2 * page, [
+            block(BASE + page, page + 512), block(BASE + 2 * page + 512, 512, 0, "inactive"),
+            block(BASE + 2 * page + 1024, 512), block(BASE + 2 * page + 1536, page - 1536, 0, "inactive")],
+            is_expandable=True)]
+        history, figures, wrote = copied(snapshot(trace, finals))
+        self.assertEqual(balance(history), (2 * page, page + 1024, 3 * page, 2 * page + 1024))
+        self.assertEqual((figures[0]["held"], figures[0]["live"], figures[0]["segments"]),
+                         (2 * page, page + 1024, 1))
+        self.assertEqual((figures[0]["peak_held"], figures[0]["peak_live"]), (3 * page, 2 * page + 1024))
+        only = wrote["segments"][0]
+        self.assertEqual((only["address"], only["total_size"], only["is_expandable"]), (BASE + page, 2 * page, True))
+        self.assertEqual([e["action"] for e in wrote["device_traces"][0]][-1], "segment_unmap")
+
+    def test_segments_in_which_nothing_lay(self):
+        """They are the allocator's all the same: nothing in them is active."""
+        finals = [segment(BASE, MIB, [block(BASE, MIB)]), segment(BASE + 4 * MIB, MIB, [block(BASE + 4 * MIB, MIB, 0,
+                                                                                              "inactive")])]
+        _, figures, _ = copied(snapshot([], finals))
+        self.assertEqual((figures[0]["held"], figures[0]["live"]), (2 * MIB, MIB))
 
     def test_several_devices(self):
         """Numbers of the history leave out devices that were not used; addresses may be the same."""
