@@ -14,7 +14,7 @@ enum { MOST_DEVICES = 255 };
 static const uint64_t last_time_us = UINT64_C(9000000000000000); /* in the year 2255 */
 static const uint64_t most_allocated = UINT64_C(1) << 62;
 
-bool torch__broken(struct torch *t, const char *format, ...)
+bool ull__torch_broken(struct torch *t, const char *format, ...)
 {
     char what[256];
     va_list args;
@@ -26,15 +26,15 @@ bool torch__broken(struct torch *t, const char *format, ...)
     return false;
 }
 
-bool torch__no_memory(struct torch *t)
+bool ull__torch_no_memory(struct torch *t)
 {
     t->status = ull__fail(t->err, ULL_E_SYSTEM, "no memory for the events of '%.200s'", t->file);
     return false;
 }
 
-enum torch_action torch__action(const struct torch *t, ull__pickled entry)
+enum torch_action ull__torch_action(const struct torch *t, ull__pickled entry)
 {
-    ull__pickled action = torch__at(entry, t->keys.action);
+    ull__pickled action = ull__torch_at(entry, t->keys.action);
     for (unsigned int i = TORCH_other + 1; action != ULL_PICKLED_MISSING && i < TORCH_ACTION_COUNT;
          i++)
         if (t->actions[i] == action)
@@ -42,17 +42,17 @@ enum torch_action torch__action(const struct torch *t, ull__pickled entry)
     return TORCH_other;
 }
 
-bool torch__time(const struct torch *t, ull__pickled entry, uint64_t *time_us)
+bool ull__torch_time(const struct torch *t, ull__pickled entry, uint64_t *time_us)
 {
     int64_t time;
-    if (!ull__pickled_i64(torch__at(entry, t->keys.time_us), &time) || time < 0 ||
+    if (!ull__pickled_i64(ull__torch_at(entry, t->keys.time_us), &time) || time < 0 ||
         (uint64_t)time > last_time_us)
         return false;
     *time_us = (uint64_t)time;
     return true;
 }
 
-bool torch__is_text(ull__pickled value, const char *text)
+bool ull__torch_is_text(ull__pickled value, const char *text)
 {
     const char *found;
     size_t size;
@@ -60,12 +60,12 @@ bool torch__is_text(ull__pickled value, const char *text)
            memcmp(found, text, size) == 0;
 }
 
-bool torch__add(struct torch *t, const struct ull__event *event)
+bool ull__torch_add(struct torch *t, const struct ull__event *event)
 {
     t->allocated += event->size + (uint64_t)event->charged; /* each at most 2^48 */
     if (t->allocated > most_allocated || t->history->event_count >= UINT32_MAX - 1)
-        return torch__broken(t, "its blocks have more than 4 EiB together");
-    return ull__history_add(t->history, event) || torch__no_memory(t);
+        return ull__torch_broken(t, "its blocks have more than 4 EiB together");
+    return ull__history_add(t->history, event) || ull__torch_no_memory(t);
 }
 
 /* --- devices ------------------------------------------------------------------------------------------ */
@@ -81,13 +81,14 @@ static bool has_entries(ull__pickled list)
 static struct torch_device *device_at(struct torch *t, int64_t index)
 {
     if (index < 0 || index >= MOST_DEVICES) {
-        torch__broken(t, "device number %" PRId64 ": 0 to %d are expected", index, MOST_DEVICES - 1);
+        ull__torch_broken(t, "device number %" PRId64 ": 0 to %d are expected", index,
+                          MOST_DEVICES - 1);
         return NULL;
     }
     if ((uint64_t)index >= t->device_count) {
         struct torch_device *grown = realloc(t->devices, ((size_t)index + 1) * sizeof *grown);
         if (!grown) {
-            torch__no_memory(t);
+            ull__torch_no_memory(t);
             return NULL;
         }
         t->devices = grown;
@@ -104,13 +105,13 @@ static void look_ahead(struct torch *t, struct torch_device *d)
     ull__pickled entry;
     bool completes = false, requests = false;
     for (ull__pickled_walk(&walk, d->trace); ull__pickled_next(&walk, &entry);) {
-        enum torch_action action = torch__action(t, entry);
+        enum torch_action action = ull__torch_action(t, entry);
         completes = completes || action == TORCH_free_completed;
         requests = requests || action == TORCH_free_requested;
         d->has_segments =
             d->has_segments || (action >= TORCH_segment_alloc && action <= TORCH_segment_unmap);
         uint64_t time_us;
-        if (torch__time(t, entry, &time_us) && (!t->has_time || time_us < t->first_us)) {
+        if (ull__torch_time(t, entry, &time_us) && (!t->has_time || time_us < t->first_us)) {
             t->first_us = time_us;
             t->has_time = true;
         }
@@ -133,9 +134,9 @@ static bool find_devices(struct torch *t, ull__pickled traces)
     index = 0;
     for (ull__pickled_walk(&walk, t->segments); ull__pickled_next(&walk, &value); index++) {
         if (ull__pickled_kind(value) != ULL_PICKLED_DICT)
-            return torch__broken(t, "segment %" PRId64 " is no dict", index);
+            return ull__torch_broken(t, "segment %" PRId64 " is no dict", index);
         int64_t device = 0;
-        ull__pickled_i64(torch__at(value, t->keys.device), &device);
+        ull__pickled_i64(ull__torch_at(value, t->keys.device), &device);
         struct torch_device *d = device_at(t, device);
         if (!d)
             return false;
@@ -160,9 +161,9 @@ static bool play_devices(struct torch *t)
         uint32_t number =
             device.name == UINT32_MAX ? UINT32_MAX : ull__history_device(t->history, &device);
         if (number == UINT32_MAX)
-            return torch__no_memory(t);
+            return ull__torch_no_memory(t);
         d->number = (uint8_t)number;
-        if (!torch__device(t, d))
+        if (!ull__torch_device(t, d))
             return false;
     }
     return true;
@@ -181,21 +182,21 @@ static bool annotation(struct torch *t, ull__pickled entry)
     size_t size;
     uint64_t time_us;
     int64_t index = -1;
-    if (!ull__pickled_string(torch__at(entry, t->keys.name), &name, &size) ||
-        !torch__time(t, entry, &time_us))
+    if (!ull__pickled_string(ull__torch_at(entry, t->keys.name), &name, &size) ||
+        !ull__torch_time(t, entry, &time_us))
         return true;
-    uint32_t tag = torch__text(t, torch__at(entry, t->keys.name));
-    if (torch__is_text(torch__at(entry, t->keys.stage), "END")) {
+    uint32_t tag = ull__torch_text(t, ull__torch_at(entry, t->keys.name));
+    if (ull__torch_is_text(ull__torch_at(entry, t->keys.stage), "END")) {
         char text[256];
         int length = snprintf(text, sizeof text, "%.240s end", name);
         tag = ull__history_text(t->history, text, (size_t)length);
     }
     if (tag == UINT32_MAX)
-        return torch__no_memory(t);
-    ull__pickled_i64(torch__at(entry, t->keys.device), &index);
+        return ull__torch_no_memory(t);
+    ull__pickled_i64(ull__torch_at(entry, t->keys.device), &index);
     bool known = index >= 0 && index < t->device_count &&
                  (t->devices[index].has_final || has_entries(t->devices[index].trace));
-    return torch__add(
+    return ull__torch_add(
         t, &(struct ull__event){.time_ns = absolute_ns(time_us),
                                 .tag = tag,
                                 .kind = ULL_EVENT_MARK,
@@ -219,10 +220,10 @@ static bool annotations(struct torch *t, ull__pickled list)
 static int64_t host_change(const struct torch *t, ull__pickled entry, bool by_segments)
 {
     uint64_t size = 0;
-    ull__pickled_u64(torch__at(entry, t->keys.size), &size);
+    ull__pickled_u64(ull__torch_at(entry, t->keys.size), &size);
     if (size > most_allocated >> 16)
         return 0;
-    switch (torch__action(t, entry)) {
+    switch (ull__torch_action(t, entry)) {
     case TORCH_segment_alloc:
     case TORCH_segment_map:
         return by_segments ? (int64_t)size : 0;
@@ -258,14 +259,14 @@ static bool host_trace(struct torch *t, ull__pickled list, struct host *host)
         host->pinned += change;
         if (host->pinned < host->lowest)
             host->lowest = host->pinned;
-        if (!host->write || !torch__time(t, entry, &time_us))
+        if (!host->write || !ull__torch_time(t, entry, &time_us))
             continue;
         struct ull__event event = {.time_ns = absolute_ns(time_us),
                                    .size = host->pinned > 0 ? (uint64_t)host->pinned : 0,
                                    .kind = ULL_EVENT_HOST,
                                    .device = ULL_EVENT_NO_DEVICE};
         if (!ull__history_add(t->history, &event))
-            return torch__no_memory(t);
+            return ull__torch_no_memory(t);
     }
     return true;
 }
@@ -291,7 +292,7 @@ static bool tells_of_segments(const struct torch *t, ull__pickled traces, int de
     struct ull__pickled_walk walk;
     ull__pickled entry;
     for (ull__pickled_walk(&walk, traces); ull__pickled_next(&walk, &entry);) {
-        enum torch_action action = torch__action(t, entry);
+        enum torch_action action = ull__torch_action(t, entry);
         if (action >= TORCH_segment_alloc && action <= TORCH_segment_unmap)
             return true;
         if (depth > 0 && ull__pickled_kind(entry) == ULL_PICKLED_LIST &&
@@ -312,8 +313,8 @@ static bool host_memory(struct torch *t, ull__pickled traces, ull__pickled segme
         return true;
     for (ull__pickled_walk(&walk, segments); ull__pickled_next(&walk, &segment);) {
         uint64_t size = 0;
-        if (!ull__pickled_u64(torch__at(segment, t->keys.total_size), &size))
-            ull__pickled_u64(torch__at(segment, t->keys.size), &size);
+        if (!ull__pickled_u64(ull__torch_at(segment, t->keys.total_size), &size))
+            ull__pickled_u64(ull__torch_at(segment, t->keys.size), &size);
         if (size < most_allocated >> 16 && at_end < most_allocated >> 1)
             at_end += size;
     }
@@ -324,7 +325,7 @@ static bool host_memory(struct torch *t, ull__pickled traces, ull__pickled segme
     host.write = true;
     struct ull__event first = {
         .size = (uint64_t)host.pinned, .kind = ULL_EVENT_HOST, .device = ULL_EVENT_NO_DEVICE};
-    return (ull__history_add(t->history, &first) || torch__no_memory(t)) &&
+    return (ull__history_add(t->history, &first) || ull__torch_no_memory(t)) &&
            host_traces(t, traces, &host);
 }
 
@@ -338,34 +339,34 @@ static bool is_row(ull__pickled value)
 
 static bool fill(struct torch *t, ull__pickled root)
 {
-    ull__pickled traces = torch__at(root, t->keys.device_traces);
-    t->segments = is_row(root) ? root : torch__at(root, t->keys.segments);
+    ull__pickled traces = ull__torch_at(root, t->keys.device_traces);
+    t->segments = is_row(root) ? root : ull__torch_at(root, t->keys.segments);
     if (t->segments == ULL_PICKLED_MISSING && traces == ULL_PICKLED_MISSING)
-        return torch__broken(t, "it is a pickle with neither 'segments' nor 'device_traces'");
+        return ull__torch_broken(t, "it is a pickle with neither 'segments' nor 'device_traces'");
     if ((t->segments != ULL_PICKLED_MISSING && !is_row(t->segments)) ||
         (traces != ULL_PICKLED_MISSING && !is_row(traces)))
-        return torch__broken(t, "its 'segments' or 'device_traces' are no list");
+        return ull__torch_broken(t, "its 'segments' or 'device_traces' are no list");
     struct ull__history_process process = {.exit_code = -1};
     process.name = ull__history_text(t->history, "PyTorch", 7);
     t->history->version = ull__history_text(t->history, "PyTorch snapshot", 16);
     if (process.name == UINT32_MAX || t->history->version == UINT32_MAX)
-        return torch__no_memory(t);
+        return ull__torch_no_memory(t);
     if (!find_devices(t, traces) || !play_devices(t))
         return false;
     process.end_ns = absolute_ns(t->end_us);
     if (ull__history_process(t->history, &process) == UINT32_MAX)
-        return torch__no_memory(t);
-    return annotations(t, torch__at(root, t->keys.external_annotations)) &&
-           host_memory(t, torch__at(root, t->keys.host_traces),
-                       torch__at(root, t->keys.host_segments));
+        return ull__torch_no_memory(t);
+    return annotations(t, ull__torch_at(root, t->keys.external_annotations)) &&
+           host_memory(t, ull__torch_at(root, t->keys.host_traces),
+                       ull__torch_at(root, t->keys.host_segments));
 }
 
 /* The oldest entries of a full ring are gone: how many is not told. */
 static bool mark_lost(struct torch *t, ull__pickled root)
 {
     bool lost = false;
-    ull__pickled settings = torch__at(root, t->keys.allocator_settings);
-    ull__pickled_bool(torch__at(settings, t->keys.trace_alloc_overflowed), &lost);
+    ull__pickled settings = ull__torch_at(root, t->keys.allocator_settings);
+    ull__pickled_bool(ull__torch_at(settings, t->keys.trace_alloc_overflowed), &lost);
     if (!lost)
         return true;
     static const char text[] = "older entries were lost: the trace was full";
@@ -387,10 +388,10 @@ static ull_status convert(struct ull__pickle *pickle, const char *name,
     TORCH_ACTIONS(X)
 #undef X
     ull__pickled root = ull__pickle_root(pickle);
-    bool good = t.history ? fill(&t, root) && (mark_lost(&t, root) || torch__no_memory(&t))
-                          : torch__no_memory(&t);
+    bool good = t.history ? fill(&t, root) && (mark_lost(&t, root) || ull__torch_no_memory(&t))
+                          : ull__torch_no_memory(&t);
     for (uint32_t i = 0; i < t.device_count; i++)
-        torch__device_finish(&t.devices[i]);
+        ull__torch_device_finish(&t.devices[i]);
     free(t.devices);
     ull__map_finish(&t.names);
     ull__map_finish(&t.stacks);

@@ -1,47 +1,12 @@
-/* torch_layout.c: see torch_layout.h. Two passes: which driver's blocks have chunks in them, then the placing. */
+/* torch_layout.c: see torch_layout.h. The second pass: everything is given its place. */
 #include "torch_layout.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDING = 512, PROCESS_SHIFT = 48 };
+#include "torch_layout_private.h"
+
 static const uint64_t made_up_begin = UINT64_C(1) << 60;
-
-static uint64_t round_up(uint64_t size)
-{
-    return (size + ROUNDING - 1) / ROUNDING * ROUNDING;
-}
-
-static uint64_t charged(const struct ull__event *event)
-{
-    return event->charged > 0 ? (uint64_t)event->charged : 0;
-}
-
-/* Bytes asked for, as far as that is known. */
-static uint64_t wanted(const struct ull__event *event)
-{
-    return event->size > 0 ? event->size : charged(event);
-}
-
-/* What it takes where it lies. */
-static uint64_t taken(const struct ull__event *event)
-{
-    uint64_t size = wanted(event);
-    return charged(event) >= size ? charged(event) : round_up(size);
-}
-
-/* Where it would lie if nothing else was there; false: nowhere. */
-static bool natural(const struct ull__event *event, uint64_t *begin)
-{
-    uint64_t size = taken(event);
-    if (event->address >> PROCESS_SHIFT == 0)
-        *begin = event->address | (uint64_t)event->process << PROCESS_SHIFT;
-    else if (event->process == 0)
-        *begin = event->address;
-    else
-        return false;
-    return size > 0 && *begin <= UINT64_MAX - size;
-}
 
 /* --- tables ------------------------------------------------------------------------------------------- */
 
@@ -98,92 +63,6 @@ static void tell(struct ull__layout *l, enum ull__layout_action action, uint64_t
                                                     .began = began ? began : event});
 }
 
-/* --- first pass: who has chunks ----------------------------------------------------------------------- */
-
-static bool note_alloc(struct ull__layout *l, struct ull__extents *driver, uint32_t number)
-{
-    const struct ull__event *event = &l->history->events[number];
-    uint64_t begin;
-    if (event->result != 0 || !natural(event, &begin))
-        return true;
-    if (event->charged == 0)
-        l->processes[event->process].pooled[event->class] = true;
-    struct ull__extent extent = {.begin = begin, .end = begin + taken(event), .value = number};
-    return ull__extents_find(driver, extent.begin, extent.end) || ull__extents_add(driver, &extent);
-}
-
-static void note_free(struct ull__extents *driver, const struct ull__event *event)
-{
-    uint64_t begin;
-    struct ull__extent gone;
-    struct ull__event small = *event;
-    small.size = small.size ? small.size : 1;
-    if (!natural(&small, &begin))
-        return;
-    const struct ull__extent *there = ull__extents_find(driver, begin, begin + 1);
-    if (there && there->begin == begin)
-        ull__extents_take(driver, begin, begin + 1, &gone);
-}
-
-/* Calls for every driver's block in which a part of the range lies; false if some of it lies in none. */
-typedef void in_block_fn(struct ull__layout *l, const struct ull__extent *block);
-
-static bool covered(struct ull__layout *l, const struct ull__extents *extents, uint64_t begin,
-                    uint64_t end, in_block_fn *call)
-{
-    while (begin < end) {
-        const struct ull__extent *in = ull__extents_find(extents, begin, begin + 1);
-        if (!in)
-            return false;
-        if (call)
-            call(l, in);
-        begin = in->end;
-    }
-    return true;
-}
-
-static void mark_host(struct ull__layout *l, const struct ull__extent *block)
-{
-    l->hosts[block->value] = 1;
-}
-
-static void note_chunk(struct ull__layout *l, const struct ull__extents *driver,
-                       const struct ull__event *event)
-{
-    struct ull__layout_process *process = &l->processes[event->process];
-    uint64_t begin;
-    if (event->result != 0 || !natural(event, &begin))
-        return;
-    process->has_chunks = true;
-    uint64_t end = begin + taken(event);
-    if (!covered(l, driver, begin, end, NULL)) {
-        process->homeless = true;
-        return;
-    }
-    covered(l, driver, begin, end, mark_host);
-    if (ull__extents_find(driver, begin, begin + 1)->end < end)
-        process->grows = true;
-}
-
-static bool first_pass(struct ull__layout *l)
-{
-    struct ull__extents driver = {0};
-    bool good = true;
-    for (uint32_t i = 0; good && i < l->history->event_count; i++) {
-        const struct ull__event *event = &l->history->events[i];
-        if (event->device != l->device)
-            continue;
-        if (event->kind == ULL_EVENT_ALLOC)
-            good = note_alloc(l, &driver, i);
-        else if (event->kind == ULL_EVENT_FREE)
-            note_free(&driver, event);
-        else if (event->kind == ULL_EVENT_CHUNK_ALLOC)
-            note_chunk(l, &driver, event);
-    }
-    ull__extents_finish(&driver);
-    return good;
-}
-
 /* --- placing ------------------------------------------------------------------------------------------ */
 
 /* A place that nobody has, for what has no address of its own that would do. */
@@ -192,8 +71,8 @@ static uint64_t make_up(struct ull__layout *l, uint64_t size)
     const struct ull__extent *there;
     uint64_t begin = l->made_up;
     while ((there = ull__extents_find(&l->segment_places, begin, begin + size)) != NULL)
-        begin = round_up(there->end);
-    l->made_up = begin + round_up(size);
+        begin = ull__layout_round_up(there->end);
+    l->made_up = begin + ull__layout_round_up(size);
     return begin;
 }
 
@@ -276,11 +155,11 @@ static bool place_segment(struct ull__layout *l, uint32_t event_number, uint64_t
                           uint32_t *segment)
 {
     const struct ull__event *event = &l->history->events[event_number];
-    uint64_t size = taken(event);
-    if (!natural(event, begin)) {
+    uint64_t size = ull__layout_taken(event);
+    if (!ull__layout_natural(event, begin)) {
         *begin = make_up(l, size);
     } else if (!is_free(l, *begin, size)) {
-        size = round_up(wanted(event));
+        size = ull__layout_round_up(ull__layout_wanted(event));
         if (!is_free(l, *begin, size))
             *begin = make_up(l, size);
     }
@@ -346,14 +225,14 @@ static bool on_alloc(struct ull__layout *l, uint32_t number)
     uint32_t before = ull__map_take(&process->driver, event->address), block_number;
     if (before != ULL_MAP_NONE)
         end_driver(l, process, before, event);
-    if (wanted(event) == 0 || (process->homeless && !is_hidden(l, number)))
+    if (ull__layout_wanted(event) == 0 || (process->homeless && !is_hidden(l, number)))
         return true;
-    struct ull__layout_block block = {.size = wanted(event),
-                                      .wanted = wanted(event),
+    struct ull__layout_block block = {.size = ull__layout_wanted(event),
+                                      .wanted = ull__layout_wanted(event),
                                       .event = number,
                                       .owns = true,
                                       .hidden = is_hidden(l, number)};
-    if (block.hidden || !natural(event, &block.begin) ||
+    if (block.hidden || !ull__layout_natural(event, &block.begin) ||
         !find_home(l, event, block.begin, block.size, &block.segment)) {
         if (!place_segment(l, number, &block.begin, &block.segment))
             return false;
@@ -369,10 +248,11 @@ static bool on_chunk(struct ull__layout *l, uint32_t number)
     uint32_t before = ull__map_take(&process->chunks, event->address), block_number;
     if (before != ULL_MAP_NONE)
         drop_block(l, before, event);
-    if (wanted(event) == 0)
+    if (ull__layout_wanted(event) == 0)
         return true;
-    struct ull__layout_block block = {.size = taken(event), .wanted = wanted(event), .event = number};
-    if (!natural(event, &block.begin) ||
+    struct ull__layout_block block = {
+        .size = ull__layout_taken(event), .wanted = ull__layout_wanted(event), .event = number};
+    if (!ull__layout_natural(event, &block.begin) ||
         !find_home(l, event, block.begin, block.size, &block.segment)) {
         if (!place_segment(l, number, &block.begin, &block.segment))
             return false;
@@ -505,7 +385,7 @@ bool ull__layout_play(struct ull__layout *layout, const struct ull__history *his
     layout->processes = calloc(history->process_count + 1u, sizeof *layout->processes);
     if (!layout->hosts || !layout->processes || history->event_count >= UINT32_MAX / 2)
         return false;
-    bool good = first_pass(layout);
+    bool good = ull__layout_find_hosts(layout);
     for (uint32_t i = 0; good && i < history->event_count; i++)
         good = on_event(layout, i);
     return good;

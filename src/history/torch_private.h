@@ -101,28 +101,29 @@ struct torch {
 };
 
 /* False, with a message that begins with the file's name. */
-bool torch__broken(struct torch *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool torch__no_memory(struct torch *t);
+bool ull__torch_broken(struct torch *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool ull__torch_no_memory(struct torch *t);
 
-static inline ull__pickled torch__at(ull__pickled dict, ull__pickled key)
+static inline ull__pickled ull__torch_at(ull__pickled dict, ull__pickled key)
 {
     return ull__pickled_get(dict, key);
 }
 
-enum torch_action torch__action(const struct torch *t, ull__pickled entry);
+enum torch_action ull__torch_action(const struct torch *t, ull__pickled entry);
 /* Microseconds since 1970, false if there is no time or one that is none. */
-bool torch__time(const struct torch *t, ull__pickled entry, uint64_t *time_us);
-bool torch__is_text(ull__pickled value, const char *text);
+bool ull__torch_time(const struct torch *t, ull__pickled entry, uint64_t *time_us);
+bool ull__torch_is_text(ull__pickled value, const char *text);
 /* Adds; false without memory or if the sum of all sizes gets out of hand. */
-bool torch__add(struct torch *t, const struct ull__event *event);
+bool ull__torch_add(struct torch *t, const struct ull__event *event);
 
 /* Texts and stacks; UINT32_MAX without memory. */
-uint32_t torch__text(struct torch *t, ull__pickled value);
-uint32_t torch__stack(struct torch *t, ull__pickled frames);
-uint32_t torch__tag(struct torch *t, ull__pickled entry);
+uint32_t ull__torch_text(struct torch *t, ull__pickled value);
+uint32_t ull__torch_stack(struct torch *t, ull__pickled frames);
+uint32_t ull__torch_tag(struct torch *t, ull__pickled entry);
 
 /* Everything that is known of one device becomes events. */
-bool torch__device(struct torch *t, struct torch_device *device);
-void torch__device_finish(struct torch_device *device);
+bool ull__torch_device(struct torch *t, struct torch_device *device);
+void ull__torch_device_finish(struct torch_device *device);
 
 #endif

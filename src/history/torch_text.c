@@ -9,7 +9,7 @@
 
 enum { MOST_FRAMES = 1024, LONGEST_TAG = 256 };
 
-uint32_t torch__text(struct torch *t, ull__pickled value)
+uint32_t ull__torch_text(struct torch *t, ull__pickled value)
 {
     const char *text;
     size_t size;
@@ -32,10 +32,10 @@ static uint32_t add_stack(struct torch *t, ull__pickled frames)
     ull__pickled frame;
     for (ull__pickled_walk(&walk, frames); count < MOST_FRAMES && ull__pickled_next(&walk, &frame);) {
         int64_t line = 0;
-        ull__pickled_i64(torch__at(frame, t->keys.line), &line);
+        ull__pickled_i64(ull__torch_at(frame, t->keys.line), &line);
         struct ull__frame *to = &stack[count++];
-        to->function = torch__text(t, torch__at(frame, t->keys.name));
-        to->file = torch__text(t, torch__at(frame, t->keys.filename));
+        to->function = ull__torch_text(t, ull__torch_at(frame, t->keys.name));
+        to->file = ull__torch_text(t, ull__torch_at(frame, t->keys.filename));
         to->line = line > 0 && line <= UINT32_MAX ? (uint32_t)line : 0;
         if (to->function == UINT32_MAX || to->file == UINT32_MAX)
             return UINT32_MAX;
@@ -43,7 +43,7 @@ static uint32_t add_stack(struct torch *t, ull__pickled frames)
     return ull__history_stack(t->history, stack, count);
 }
 
-uint32_t torch__stack(struct torch *t, ull__pickled frames)
+uint32_t ull__torch_stack(struct torch *t, ull__pickled frames)
 {
     enum ull__pickled_kind kind = ull__pickled_kind(frames);
     if (kind != ULL_PICKLED_LIST && kind != ULL_PICKLED_TUPLE)
@@ -108,20 +108,20 @@ static uint32_t dict_text(struct torch *t, ull__pickled dict)
 /* What PyTorch writes where there is nothing to say. */
 static bool says_nothing(ull__pickled value)
 {
-    return torch__is_text(value, "") || torch__is_text(value, "N/A") ||
-           torch__is_text(value, "unknown");
+    return ull__torch_is_text(value, "") || ull__torch_is_text(value, "N/A") ||
+           ull__torch_is_text(value, "unknown");
 }
 
-uint32_t torch__tag(struct torch *t, ull__pickled entry)
+uint32_t ull__torch_tag(struct torch *t, ull__pickled entry)
 {
     const ull__pickled keys[] = {t->keys.category, t->keys.user_metadata, t->keys.compile_context};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        ull__pickled value = torch__at(entry, keys[i]);
+        ull__pickled value = ull__torch_at(entry, keys[i]);
         enum ull__pickled_kind kind = ull__pickled_kind(value);
         if (kind == ULL_PICKLED_DICT)
             return dict_text(t, value);
         if (kind == ULL_PICKLED_TEXT && !says_nothing(value))
-            return torch__text(t, value);
+            return ull__torch_text(t, value);
     }
     return 0;
 }

@@ -21,7 +21,7 @@ static bool bad_item(struct torch *t, const struct torch_device *d, const char *
 {
     if (t->status != ULL_OK)
         return false;
-    return torch__broken(t, "device %d, entry %zu: %s", d->index, d->entry, what);
+    return ull__torch_broken(t, "device %d, entry %zu: %s", d->index, d->entry, what);
 }
 
 /* --- events ------------------------------------------------------------------------------------------- */
@@ -30,17 +30,17 @@ static bool add(struct torch *t, const struct torch_device *d, enum ull__event_k
                 const struct item *item)
 {
     if (item->stack == UINT32_MAX || item->tag == UINT32_MAX)
-        return torch__no_memory(t);
-    return torch__add(t, &(struct ull__event){.time_ns = item->time_ns,
-                                              .address = item->address,
-                                              .size = item->size,
-                                              .charged = (int64_t)item->charged,
-                                              .stream = item->stream,
-                                              .stack = item->stack,
-                                              .tag = item->tag,
-                                              .kind = (uint8_t)kind,
-                                              .class = ULL_CLASS_DATA,
-                                              .device = d->number});
+        return ull__torch_no_memory(t);
+    return ull__torch_add(t, &(struct ull__event){.time_ns = item->time_ns,
+                                                  .address = item->address,
+                                                  .size = item->size,
+                                                  .charged = (int64_t)item->charged,
+                                                  .stream = item->stream,
+                                                  .stack = item->stack,
+                                                  .tag = item->tag,
+                                                  .kind = (uint8_t)kind,
+                                                  .class = ULL_CLASS_DATA,
+                                                  .device = d->number});
 }
 
 /* The end of what an event began. */
@@ -73,7 +73,7 @@ static bool chunk_alloc(struct torch *t, struct torch_device *d, const struct it
         return false;
     if (!add(t, d, d->has_segments ? ULL_EVENT_CHUNK_ALLOC : ULL_EVENT_ALLOC, item))
         return false;
-    return ull__map_put(&d->chunks, item->address, newest(t)) || torch__no_memory(t);
+    return ull__map_put(&d->chunks, item->address, newest(t)) || ull__torch_no_memory(t);
 }
 
 static bool chunk_free(struct torch *t, struct torch_device *d, const struct item *item)
@@ -98,7 +98,7 @@ static bool segment_add(struct torch *t, struct torch_device *d, const struct it
         return false;
     struct ull__extent extent = {
         .begin = item->address, .end = item->address + item->size, .value = newest(t)};
-    return ull__extents_add(&d->segments, &extent) || torch__no_memory(t);
+    return ull__extents_add(&d->segments, &extent) || ull__torch_no_memory(t);
 }
 
 /* A part of what `begun` began is a block of its own, from just before, so that what lies in it has a place. */
@@ -212,7 +212,7 @@ static bool segment_end(struct torch *t, struct torch_device *d, const struct it
 {
     struct taken taken = {0};
     bool good = take_overlapping(d, item->address, item->address + item->size, &taken) ||
-                torch__no_memory(t);
+                ull__torch_no_memory(t);
     good = good && end_pieces(t, d, item, &taken, was_there);
     free(taken.extents);
     return good;
@@ -229,7 +229,7 @@ static bool segment_begin(struct torch *t, struct torch_device *d, const struct 
 static uint64_t entry_time(struct torch *t, struct torch_device *d, ull__pickled entry)
 {
     uint64_t time_us;
-    if (!torch__time(t, entry, &time_us))
+    if (!ull__torch_time(t, entry, &time_us))
         time_us = d->seen_time ? d->last_us + 1 : t->first_us;
     if (d->seen_time && time_us < d->last_us)
         time_us = d->last_us;
@@ -252,15 +252,15 @@ static bool read_entry(struct torch *t, struct torch_device *d, ull__pickled ent
                        enum torch_action action, struct item *item)
 {
     *item = (struct item){.time_ns = entry_time(t, d, entry)};
-    if (!ull__pickled_u64(torch__at(entry, t->keys.size), &item->size))
+    if (!ull__pickled_u64(ull__torch_at(entry, t->keys.size), &item->size))
         return bad_item(t, d, "no 'size', or one that is no number");
-    if (action != TORCH_oom && !ull__pickled_u64(torch__at(entry, t->keys.addr), &item->address))
+    if (action != TORCH_oom && !ull__pickled_u64(ull__torch_at(entry, t->keys.addr), &item->address))
         return bad_item(t, d, "no 'addr', or one that is no number");
     if (!check_range(t, d, item))
         return false;
-    ull__pickled_u64(torch__at(entry, t->keys.stream), &item->stream);
-    item->stack = torch__stack(t, torch__at(entry, t->keys.frames));
-    item->tag = torch__tag(t, entry);
+    ull__pickled_u64(ull__torch_at(entry, t->keys.stream), &item->stream);
+    item->stack = ull__torch_stack(t, ull__torch_at(entry, t->keys.frames));
+    item->tag = ull__torch_tag(t, entry);
     bool is_chunk =
         action == TORCH_alloc || action == TORCH_free_requested || action == TORCH_free_completed;
     item->charged = item->size;
@@ -272,30 +272,30 @@ static bool read_entry(struct torch *t, struct torch_device *d, ull__pickled ent
 static bool add_mark(struct torch *t, struct torch_device *d, ull__pickled entry)
 {
     struct item item = {.time_ns = entry_time(t, d, entry)};
-    item.tag = torch__text(t, torch__at(entry, t->keys.action));
+    item.tag = ull__torch_text(t, ull__torch_at(entry, t->keys.action));
     return item.tag == 0 || add(t, d, ULL_EVENT_MARK, &item);
 }
 
 static bool refusal(struct torch *t, struct torch_device *d, const struct item *item)
 {
     if (item->stack == UINT32_MAX || item->tag == UINT32_MAX)
-        return torch__no_memory(t);
-    return torch__add(t, &(struct ull__event){.time_ns = item->time_ns,
-                                              .size = item->size,
-                                              .stream = item->stream,
-                                              .stack = item->stack,
-                                              .tag = item->tag,
-                                              .result = OUT_OF_MEMORY,
-                                              .kind = ULL_EVENT_ALLOC,
-                                              .class = ULL_CLASS_DATA,
-                                              .device = d->number});
+        return ull__torch_no_memory(t);
+    return ull__torch_add(t, &(struct ull__event){.time_ns = item->time_ns,
+                                                  .size = item->size,
+                                                  .stream = item->stream,
+                                                  .stack = item->stack,
+                                                  .tag = item->tag,
+                                                  .result = OUT_OF_MEMORY,
+                                                  .kind = ULL_EVENT_ALLOC,
+                                                  .class = ULL_CLASS_DATA,
+                                                  .device = d->number});
 }
 
 static bool play(struct torch *t, struct torch_device *d, ull__pickled entry)
 {
     if (ull__pickled_kind(entry) != ULL_PICKLED_DICT)
         return bad_item(t, d, "no dict");
-    enum torch_action action = torch__action(t, entry);
+    enum torch_action action = ull__torch_action(t, entry);
     if (action == TORCH_snapshot || action == TORCH_other)
         return add_mark(t, d, entry);
     if (action == TORCH_free_requested && !d->frees_at_request) {
@@ -330,21 +330,21 @@ static bool read_block(struct torch *t, struct torch_device *d, ull__pickled blo
                        uint64_t address, struct item *item)
 {
     *item = (struct item){.address = address, .time_ns = TORCH_CHUNKS_BEFORE_NS};
-    if (!ull__pickled_u64(torch__at(block, t->keys.size), &item->charged))
+    if (!ull__pickled_u64(ull__torch_at(block, t->keys.size), &item->charged))
         return bad_item(t, d, "a block without a 'size'");
-    ull__pickled_u64(torch__at(block, t->keys.address), &item->address);
+    ull__pickled_u64(ull__torch_at(block, t->keys.address), &item->address);
     item->size = item->charged;
-    ull__pickled frames = torch__at(block, t->keys.frames);
+    ull__pickled frames = ull__torch_at(block, t->keys.frames);
     struct ull__pickled_walk walk;
     ull__pickled first;
-    ull__pickled_walk(&walk, torch__at(block, t->keys.history));
+    ull__pickled_walk(&walk, ull__torch_at(block, t->keys.history));
     if (frames == ULL_PICKLED_MISSING && ull__pickled_next(&walk, &first)) {
-        frames = torch__at(first, t->keys.frames);
-        ull__pickled_u64(torch__at(first, t->keys.real_size), &item->size);
+        frames = ull__torch_at(first, t->keys.frames);
+        ull__pickled_u64(ull__torch_at(first, t->keys.real_size), &item->size);
     }
-    ull__pickled_u64(torch__at(block, t->keys.requested_size), &item->size);
-    item->stack = torch__stack(t, frames);
-    item->tag = torch__tag(t, block);
+    ull__pickled_u64(ull__torch_at(block, t->keys.requested_size), &item->size);
+    item->stack = ull__torch_stack(t, frames);
+    item->tag = ull__torch_tag(t, block);
     return check_range(t, d, item);
 }
 
@@ -352,7 +352,7 @@ static bool is_active(const struct torch *t, ull__pickled block)
 {
     const char *state;
     size_t size;
-    return ull__pickled_string(torch__at(block, t->keys.state), &state, &size) &&
+    return ull__pickled_string(ull__torch_at(block, t->keys.state), &state, &size) &&
            strncmp(state, "active", 6) == 0;
 }
 
@@ -377,7 +377,7 @@ static bool final_block(struct torch *t, struct torch_device *d, ull__pickled bl
     }
     if (ull__map_get(met, item.address) != ULL_MAP_NONE)
         return true;
-    return (ull__map_put(met, item.address, 0) || torch__no_memory(t)) &&
+    return (ull__map_put(met, item.address, 0) || ull__torch_no_memory(t)) &&
            add(t, d, ULL_EVENT_CHUNK_ALLOC, &item);
 }
 
@@ -387,7 +387,7 @@ static bool final_blocks(struct torch *t, struct torch_device *d, ull__pickled s
     struct ull__pickled_walk walk;
     ull__pickled block;
     uint64_t address = item->address;
-    for (ull__pickled_walk(&walk, torch__at(segment, t->keys.blocks));
+    for (ull__pickled_walk(&walk, ull__torch_at(segment, t->keys.blocks));
          ull__pickled_next(&walk, &block);)
         if (!final_block(t, d, block, item->stream, &address, met))
             return false;
@@ -399,7 +399,7 @@ static bool final_gaps(struct torch *t, struct torch_device *d, const struct ite
 {
     struct taken taken = {0};
     uint64_t next = item->address, end = item->address + item->size;
-    bool good = take_overlapping(d, next, end, &taken) || torch__no_memory(t);
+    bool good = take_overlapping(d, next, end, &taken) || ull__torch_no_memory(t);
     for (size_t i = 0; good && i < taken.count; i++) {
         good = segment_before(t, d, item, next, taken.extents[i].begin, item->stack);
         next = taken.extents[i].end;
@@ -413,14 +413,14 @@ static bool final_segment(struct torch *t, struct torch_device *d, ull__pickled 
                           struct ull__map *met)
 {
     struct item item = {.time_ns = TORCH_SEGMENTS_BEFORE_NS};
-    if (!ull__pickled_u64(torch__at(segment, t->keys.total_size), &item.size) ||
-        !ull__pickled_u64(torch__at(segment, t->keys.address), &item.address))
+    if (!ull__pickled_u64(ull__torch_at(segment, t->keys.total_size), &item.size) ||
+        !ull__pickled_u64(ull__torch_at(segment, t->keys.address), &item.address))
         return bad_item(t, d, "a segment without 'address' or 'total_size'");
     item.charged = item.size;
     if (!check_range(t, d, &item))
         return false;
-    ull__pickled_u64(torch__at(segment, t->keys.stream), &item.stream);
-    item.stack = torch__stack(t, torch__at(segment, t->keys.frames));
+    ull__pickled_u64(ull__torch_at(segment, t->keys.stream), &item.stream);
+    item.stack = ull__torch_stack(t, ull__torch_at(segment, t->keys.frames));
     return (item.size == 0 || final_gaps(t, d, &item)) && final_blocks(t, d, segment, &item, met);
 }
 
@@ -434,7 +434,7 @@ static bool final_segments(struct torch *t, struct torch_device *d)
     for (ull__pickled_walk(&walk, t->segments); good && ull__pickled_next(&walk, &segment);
          d->entry++) {
         int64_t device = 0;
-        ull__pickled_i64(torch__at(segment, t->keys.device), &device);
+        ull__pickled_i64(ull__torch_at(segment, t->keys.device), &device);
         if (device == d->index)
             good = final_segment(t, d, segment, &met);
     }
@@ -458,7 +458,7 @@ static bool end_rest(struct torch *t, struct torch_device *d)
     return true;
 }
 
-bool torch__device(struct torch *t, struct torch_device *d)
+bool ull__torch_device(struct torch *t, struct torch_device *d)
 {
     struct ull__pickled_walk walk;
     ull__pickled entry;
@@ -468,7 +468,7 @@ bool torch__device(struct torch *t, struct torch_device *d)
     return !d->has_final || (final_segments(t, d) && end_rest(t, d));
 }
 
-void torch__device_finish(struct torch_device *d)
+void ull__torch_device_finish(struct torch_device *d)
 {
     ull__extents_finish(&d->segments);
     ull__map_finish(&d->chunks);

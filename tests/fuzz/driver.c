@@ -124,7 +124,8 @@ static void replace(size_t at, size_t gone, const void *data, size_t size)
     if (now.size - gone + size > MOST)
         return;
     memmove(now.data + at + size, now.data + at + gone, now.size - at - gone);
-    memcpy(now.data + at, data, size);
+    if (size > 0)
+        memcpy(now.data + at, data, size);
     now.size += size - gone;
 }
 
