@@ -15,8 +15,8 @@ enum ull__layer { ULL_LAYER_NONE, ULL_LAYER_DRIVER, ULL_LAYER_CHUNK };
 /* A block at an address; what it is not told by the event that brought it is in history->events[event]. */
 struct ull__block {
     uint64_t address;
-    uint64_t size;    /* as asked for */
-    uint64_t charged; /* what it adds to the books, or for a chunk takes of the layer below */
+    uint64_t size; /* as asked for */
+    uint64_t charged; /* what it added to the books when it came, or for a chunk takes of the layer below */
     uint64_t since_ns;
     size_t event;            /* that brought it; ULL_NO_EVENT: it existed before the record began */
     uint32_t previous, next; /* of the same process; the walk's own */

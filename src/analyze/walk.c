@@ -75,16 +75,18 @@ static void book(struct ull__walk *walk, uint32_t process, uint32_t device, stru
     add(&walk->devices[device_slot(walk, device)], &change);
 }
 
-static void book_block(struct ull__walk *walk, const struct ull__block *block, int sign)
+/* `charged` may differ from the block's own at its end: small blocks share a page, which the last one gives back. */
+static void book_block(struct ull__walk *walk, const struct ull__block *block, int sign,
+                       uint64_t charged)
 {
     const struct ull__process_facts *process = &walk->facts->processes[block->process];
     struct change change = {.class = block->class};
     bool chunk = block->layer == ULL_LAYER_CHUNK;
     /* An allocator whose driver calls are not recorded holds what its chunks take. */
     if (!chunk || !process->driver)
-        change.held = sign * (int64_t)block->charged;
+        change.held = sign * (int64_t)charged;
     if (chunk)
-        change.chunks = sign * (int64_t)block->charged;
+        change.chunks = sign * (int64_t)charged;
     if (ull__block_is_live(walk->facts, block)) {
         change.live = sign * (int64_t)block->size;
         change.blocks = sign;
@@ -110,7 +112,7 @@ static bool came(struct ull__walk *walk, const struct ull__block *block)
         return false;
     }
     refresh(walk);
-    book_block(walk, block, 1);
+    book_block(walk, block, 1, block->charged);
     walk->step = ULL_STEP_CAME;
     return true;
 }
@@ -121,7 +123,10 @@ static void went(struct ull__walk *walk, uint32_t place, enum ull__step step)
     walk->place = place;
     ull__blockmap_remove(&walk->books->map, place);
     refresh(walk);
-    book_block(walk, &walk->block, -1);
+    uint64_t charged = walk->block.charged;
+    if (step == ULL_STEP_FREED)
+        charged = walk->event->charged > 0 ? (uint64_t)walk->event->charged : 0;
+    book_block(walk, &walk->block, -1, charged);
     walk->step = step;
 }
 

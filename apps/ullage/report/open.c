@@ -42,7 +42,11 @@ ull_status report_open(const char *path, struct ull__history **history, struct u
     ssize_t size = look(path, begin, &status, err);
     if (size < 0)
         return status;
-    if (ull__is_torch(begin, (size_t)size))
-        return ull__history_from_torch(path, history, err);
-    return ull__history_load(path, history, err);
+    status = ull__is_torch(begin, (size_t)size) ? ull__history_from_torch(path, history, err)
+                                                : ull__history_load(path, history, err);
+    if (status != ULL_OK && err && !strstr(err->message, path)) {
+        struct ull_error why = *err;
+        ull__fail(err, status, "'%.150s': %s", path, why.message);
+    }
+    return status;
 }

@@ -214,14 +214,17 @@ static void timeline_keeps_extremes(void **state)
     enum { EVENTS = 20000, POINTS = 400 };
     struct ull__history *history = build_history();
     uint64_t seed = 9, lives = 0;
-    static uint64_t held[EVENTS];
+    static uint64_t held[EVENTS], sizes[EVENTS + 1];
     for (uint64_t i = 0; i < EVENTS; i++) {
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
         bool frees = lives > 0 && seed >> 63;
+        if (!frees)
+            sizes[++lives] = (seed >> 20) % 100000;
         if (frees)
-            build_event(history, i * 1000, ULL_EVENT_FREE, lives--, 0);
+            build_event(history, i * 1000, ULL_EVENT_FREE, lives, sizes[lives]);
         else
-            build_event(history, i * 1000, ULL_EVENT_ALLOC, ++lives, (seed >> 20) % 100000);
+            build_event(history, i * 1000, ULL_EVENT_ALLOC, lives, sizes[lives]);
+        lives -= frees;
     }
     struct ull__facts *facts = build_facts(history);
     struct ull__walk *walk = ull__walk_create(facts);
@@ -263,7 +266,7 @@ static void timeline_of_little(void **state)
     (void)state;
     struct ull__history *history = build_history();
     build_event(history, 10, ULL_EVENT_ALLOC, 1, 100);
-    build_event(history, 20, ULL_EVENT_FREE, 1, 0);
+    build_event(history, 20, ULL_EVENT_FREE, 1, 100);
     history->end_ns = 50;
     struct ull__facts *facts = build_facts(history);
     struct ull__timeline *timeline = NULL;

@@ -66,7 +66,7 @@ static void two_layers(void **state)
     build_event(history, 1, ULL_EVENT_ALLOC, 0x10000, 4096);
     build_event(history, 2, ULL_EVENT_CHUNK_ALLOC, 0x10000, 1000)->charged = 1024;
     build_event(history, 3, ULL_EVENT_CHUNK_ALLOC, 0x10400, 500)->charged = 512;
-    build_event(history, 4, ULL_EVENT_CHUNK_FREE, 0x10000, 0);
+    build_event(history, 4, ULL_EVENT_CHUNK_FREE, 0x10000, 0)->charged = 1024;
     struct ull__facts *facts = build_facts(history);
     struct ull__walk *walk = ull__walk_create(facts);
     assert_true(ull__walk_through(walk, 2));
@@ -92,6 +92,26 @@ static void chunks_alone(void **state)
     assert_true(ull__walk_next(walk));
     assert_int_equal(walk->all.held, 1024);
     assert_int_equal(walk->all.live, 1000);
+    ull__walk_destroy(walk);
+    build_free(facts);
+}
+
+/* Two small blocks in one page: the first pays for it, the last gives it back. */
+static void shared_page(void **state)
+{
+    (void)state;
+    struct ull__history *history = build_history();
+    build_event(history, 1, ULL_EVENT_ALLOC, 0x1000, 100)->charged = 2 << 20;
+    build_event(history, 2, ULL_EVENT_ALLOC, 0x2000, 100)->charged = 0;
+    build_event(history, 3, ULL_EVENT_FREE, 0x1000, 0)->charged = 0;
+    build_event(history, 4, ULL_EVENT_FREE, 0x2000, 0)->charged = 2 << 20;
+    struct ull__facts *facts = build_facts(history);
+    struct ull__walk *walk = ull__walk_create(facts);
+    assert_true(ull__walk_through(walk, 2));
+    assert_int_equal(walk->all.held, 2 << 20);
+    assert_int_equal(walk->all.live, 100);
+    assert_true(ull__walk_next(walk));
+    assert_int_equal(walk->all.held, 0);
     ull__walk_destroy(walk);
     build_free(facts);
 }
@@ -252,6 +272,14 @@ static bool would_fall_below(const struct naive *naive, const struct ull__event 
            naive->charges[event->process][event->device][event->class] + event->charged < 0;
 }
 
+static void free_as_charged(const struct naive *naive, struct ull__event *event)
+{
+    size_t place = (size_t)(event->address / 0x1000 - 1);
+    bool there = naive->blocks[event->process][event->device][place].there;
+    event->charged = there ? (int64_t)naive->blocks[event->process][event->device][place].charged : 0;
+    event->class = naive->blocks[event->process][event->device][place].class;
+}
+
 static void compare(const struct naive *naive, const struct ull__walk *walk)
 {
     uint64_t held = 0, live = 0, blocks = 0;
@@ -302,6 +330,8 @@ static void like_the_reference(void **state)
             struct ull__event *event = &history->events[history->event_count - 1];
             if (would_fall_below(naive, event))
                 event->charged = 1;
+            if (event->kind == ULL_EVENT_FREE)
+                free_as_charged(naive, event);
             naive_step(naive, event);
         }
         memset(naive, 0, sizeof *naive);
@@ -323,10 +353,11 @@ static void like_the_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocs_and_frees), cmocka_unit_test(two_layers),
-        cmocka_unit_test(chunks_alone),     cmocka_unit_test(existed_before),
-        cmocka_unit_test(address_in_use),   cmocka_unit_test(a_process_ends),
-        cmocka_unit_test(never_below_zero), cmocka_unit_test(like_the_reference),
+        cmocka_unit_test(allocs_and_frees),   cmocka_unit_test(two_layers),
+        cmocka_unit_test(chunks_alone),       cmocka_unit_test(shared_page),
+        cmocka_unit_test(existed_before),     cmocka_unit_test(address_in_use),
+        cmocka_unit_test(a_process_ends),     cmocka_unit_test(never_below_zero),
+        cmocka_unit_test(like_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
