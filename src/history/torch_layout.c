@@ -6,6 +6,7 @@
 
 #include "torch_layout_private.h"
 
+enum { PAGE = 2 << 20 }; /* the driver's */
 static const uint64_t made_up_begin = UINT64_C(1) << 60;
 
 /* --- tables ------------------------------------------------------------------------------------------- */
@@ -150,20 +151,34 @@ static bool is_free(const struct ull__layout *l, uint64_t begin, uint64_t size)
     return begin <= UINT64_MAX - size && !ull__extents_find(&l->segment_places, begin, begin + size);
 }
 
+/* Where the pages begin that the driver took for a small block, if they are the block's alone so far. */
+static uint64_t pages_begin(const struct ull__event *event, uint64_t begin)
+{
+    uint64_t size = (uint64_t)event->charged, first = begin / PAGE * PAGE;
+    bool in_pages = event->kind == ULL_EVENT_ALLOC && event->charged > 0 && size % PAGE == 0 &&
+                    begin + ull__layout_wanted(event) <= first + size;
+    return in_pages ? first : begin;
+}
+
 /* A segment for a block of the driver's, or for a chunk without one. */
 static bool place_segment(struct ull__layout *l, uint32_t event_number, uint64_t *begin,
                           uint32_t *segment)
 {
     const struct ull__event *event = &l->history->events[event_number];
-    uint64_t size = ull__layout_taken(event);
+    uint64_t size = ull__layout_taken(event), segment_begin;
     if (!ull__layout_natural(event, begin)) {
-        *begin = make_up(l, size);
-    } else if (!is_free(l, *begin, size)) {
-        size = ull__layout_round_up(ull__layout_wanted(event));
-        if (!is_free(l, *begin, size))
-            *begin = make_up(l, size);
+        segment_begin = *begin = make_up(l, size);
+    } else {
+        segment_begin = pages_begin(event, *begin);
+        if (!is_free(l, segment_begin, size))
+            segment_begin = *begin;
+        if (!is_free(l, segment_begin, size)) {
+            size = ull__layout_round_up(ull__layout_wanted(event));
+            if (!is_free(l, segment_begin, size))
+                segment_begin = *begin = make_up(l, size);
+        }
     }
-    return add_segment(l, event_number, *begin, size, event, segment);
+    return add_segment(l, event_number, segment_begin, size, event, segment);
 }
 
 static void drop_segment(struct ull__layout *l, uint32_t number, const struct ull__event *cause)

@@ -434,6 +434,12 @@ class Writing(unittest.TestCase):
         self.assertEqual(len(wrote["segments"][0]["blocks"]), 3)  # a gap, and two that fill the rest
         self.assertEqual(figures[0]["live"], 200)
 
+    def test_pages_begin_before_their_first_block(self):
+        events = [event("alloc", i, BASE + 2 * MIB * i + MIB, 512, 2 * MIB) for i in range(3)]
+        events += [event("alloc", 5 + i, BASE + 2 * MIB * i + 512, 100, 0) for i in range(3)]
+        figures, _ = made(events)
+        self.assertEqual((figures[0]["held"], figures[0]["segments"]), (6 * MIB, 3))
+
     def test_handles(self):
         """Numbers that lie close together are given places."""
         figures, wrote = made([event("alloc", i, 0x5000 + 16 * i, 2 * MIB) for i in range(10)])
