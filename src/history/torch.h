@@ -7,6 +7,9 @@
  * allocated, and what is there at the end without having been allocated, was there before: it is allocated at
  * time 0. What the trace has live and the segments do not is freed at the end.
  *
+ * Of a segment that grows and shrinks (segment_map, segment_unmap), what goes in parts was several blocks from the
+ * beginning, so that each FREE has its ALLOC.
+ *
  * A chunk is freed when its memory can be used again (free_completed): a chunk that waits for another stream is
  * still there. So live bytes follow PyTorch's active_bytes and, by `size`, requested_bytes. Traces tell only the
  * requested size; what a chunk takes after rounding is known for those that are there at the end, and is else
