@@ -14,7 +14,7 @@
 
 struct ull__ring;
 
-/* For `capacity` events, a power of two. NULL without memory. */
+/* For `capacity` events, a power of two and at least 2. NULL without memory. */
 struct ull__ring *ull__ring_create(uint32_t capacity);
 /* When nobody puts any more, or in a forked child. NULL is fine. */
 void ull__ring_destroy(struct ull__ring *ring);
