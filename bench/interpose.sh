@@ -3,8 +3,8 @@
 #
 #   bench/interpose.sh [BUILD_DIR] [ROUNDS]
 #
-# Free and held runs take turns; medians, the range, and their difference are printed, then one line of
-# JSON with commit and machine.
+# Free, held and recorded runs (with call stacks too) take turns; medians, the range, and their differences are
+# printed, then one line of JSON with commit and machine.
 set -eu
 build=$(cd "${1:-build/release}" && pwd)
 rounds=${2:-9}
@@ -16,6 +16,8 @@ export ULLAGE_FAKE_STATE=$state/cards ULLAGE_FAKE_GPUS=16TiB ULLAGE_SHM_DIR=$sta
 for _ in $(seq "$rounds"); do
     echo "free $("$build/bench/bench_interpose")"
     echo "held $("$build/ullage" run -q -m 100% -- "$build/bench/bench_interpose")"
+    echo "recorded $("$build/ullage" run -q -m 100% --record "$state/record" -- "$build/bench/bench_interpose")"
+    echo "stacks $("$build/ullage" run -q -m 100% --record "$state/stacks" --stacks -- "$build/bench/bench_interpose")"
 done >"$state/calls"
 
 # Start of a program that never uses CUDA: the two libraries are loaded and nothing else happens.
@@ -46,11 +48,19 @@ for line in open(calls):
 for line in open(starts):
     name, value = line.split()
     times.setdefault("start_of_a_program", {}).setdefault(name, []).append(float(value))
-result = {**where.facts(), "added_ns": {}}
+result = {**where.facts(), "added_ns": {}, "recording_adds_ns": {}, "stacks_add_ns": {}}
 print(f"{'nanoseconds':20} {'free':>10} {'held':>10} {'added':>10}   range of held")
 for key, both in times.items():
     free, held = statistics.median(both["free"]), statistics.median(both["held"])
     result["added_ns"][key] = round(held - free, 1)
     print(f"{key:20} {free:10.1f} {held:10.1f} {held - free:10.1f}   {min(both['held']):.1f} to {max(both['held']):.1f}")
+print(f"{'nanoseconds':20} {'held':>10} {'recorded':>10} {'added':>10} {'stacks':>10} {'added':>10}")
+for key, both in times.items():
+    if "recorded" not in both:
+        continue
+    held, recorded, stacks = (statistics.median(both[kind]) for kind in ("held", "recorded", "stacks"))
+    result["recording_adds_ns"][key] = round(recorded - held, 1)
+    result["stacks_add_ns"][key] = round(stacks - recorded, 1)
+    print(f"{key:20} {held:10.1f} {recorded:10.1f} {recorded - held:10.1f} {stacks:10.1f} {stacks - recorded:10.1f}")
 print(json.dumps(result))
 PY

@@ -1,6 +1,8 @@
 /*
- * ring.c: see ring.h. Each cell has a turn: its place while it is empty, its place + 1 once it is filled, the place
- * of the next round once it was taken. Who puts claims a place by moving the head, and only there its cell.
+ * ring.c: see ring.h. Places count up for ever; a place has its cell, in a round. Each cell has a turn: where its round
+ * begins while it is empty, one more once it is filled, where the next round begins once it was taken. Who puts
+ * claims a place by moving the head, and only there its cell. All turns begin at 0, so that a ring's memory is not touched
+ * before it is used.
  */
 #include "ring.h"
 
@@ -35,8 +37,6 @@ struct ull__ring *ull__ring_create(uint32_t capacity)
         return NULL;
     ring->mask = capacity - 1;
     ring->bytes = bytes;
-    for (uint64_t i = 0; i < capacity; i++)
-        atomic_store_explicit(&ring->cells[i].turn, i, memory_order_relaxed);
     return ring;
 }
 
@@ -44,6 +44,11 @@ void ull__ring_destroy(struct ull__ring *ring)
 {
     if (ring)
         munmap(ring, ring->bytes);
+}
+
+static uint64_t round_of(const struct ull__ring *ring, uint64_t place)
+{
+    return place & ~ring->mask;
 }
 
 static bool half_full(const struct ull__ring *ring, uint64_t place)
@@ -56,7 +61,8 @@ bool ull__ring_put(struct ull__ring *ring, const struct ull__event *event)
     uint64_t place = atomic_load_explicit(&ring->head, memory_order_relaxed);
     for (;;) {
         struct cell *cell = &ring->cells[place & ring->mask];
-        int64_t ahead = (int64_t)(atomic_load_explicit(&cell->turn, memory_order_acquire) - place);
+        int64_t ahead = (int64_t)(atomic_load_explicit(&cell->turn, memory_order_acquire) -
+                                  round_of(ring, place));
         if (ahead < 0) { /* of the last round still */
             atomic_fetch_add_explicit(&ring->dropped, 1, memory_order_relaxed);
             return false;
@@ -69,7 +75,7 @@ bool ull__ring_put(struct ull__ring *ring, const struct ull__event *event)
                                                    memory_order_relaxed, memory_order_relaxed))
             continue;
         cell->event = *event;
-        atomic_store_explicit(&cell->turn, place + 1, memory_order_release);
+        atomic_store_explicit(&cell->turn, round_of(ring, place) + 1, memory_order_release);
         break;
     }
     if (__builtin_expect(half_full(ring, place), 0) &&
@@ -89,10 +95,11 @@ uint32_t ull__ring_take(struct ull__ring *ring, struct ull__event *events, uint3
     uint32_t count = 0;
     for (; count < most; count++, tail++) {
         struct cell *cell = &ring->cells[tail & ring->mask];
-        if (atomic_load_explicit(&cell->turn, memory_order_acquire) != tail + 1)
+        if (atomic_load_explicit(&cell->turn, memory_order_acquire) != round_of(ring, tail) + 1)
             break;
         events[count] = cell->event;
-        atomic_store_explicit(&cell->turn, tail + ring->mask + 1, memory_order_release);
+        atomic_store_explicit(&cell->turn, round_of(ring, tail) + ring->mask + 1,
+                              memory_order_release);
     }
     atomic_store_explicit(&ring->tail, tail, memory_order_relaxed);
     return count;
