@@ -141,9 +141,8 @@ static inline uint64_t ull__moment_now(void)
 
 /*
  * These are called only while ull__recording(): of what the books rise by, afterwards; of what they fall by,
- * before. So what a record adds up to is never more than the books hold. Fills in time, latency, thread and stack.
+ * before. So what a record adds up to is never more than the books hold.
  */
-void ull__tell(struct ull__event *event, uint64_t began_ns);
 /* What became of a charged call: memory for which the books rose by `charged`, or a refusal or error. */
 void ull__tell_call(const struct ull__charge *charge, uint64_t charged, CUresult result);
 void ull__tell_freed(const struct ull__gpu *gpu, enum ull__class class, uint64_t address,
