@@ -59,7 +59,7 @@ _ullage() {
     local words=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report replay sweep budget suspend resume --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report sweep replay budget suspend resume --help --version' -- "$word")
         return
     fi
     if [[ $verb == run ]]; then
@@ -111,6 +111,26 @@ _ullage() {
     query:*)
         words=$(_ullage_query "$word" "$before")
         [[ $word == '=' ]] && word=
+        ;;
+    report:-f | report:--format)
+        words=$(ullage report --help 2>/dev/null | sed -n 's/^  -f, --format FORMAT  \(.*\) (default.*/\1/p' | sed 's/ or / /; s/,//g')
+        ;;
+    report:--role) words='training inference' ;;
+    report:*)
+        words='-f --format --role --diff -o --output -h --help'
+        if [[ $word != -* ]]; then
+            mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            return
+        fi
+        ;;
+    sweep:-m | sweep:--memory) words='1GiB,2GiB,4GiB 25%,50%,75%' ;;
+    sweep:-o | sweep:--output) words='table json html' ;;
+    sweep:*)
+        words='-m --memory -o --output -q --quiet -h --help --'
+        if [[ $word != -* ]]; then
+            mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word")
+            return
+        fi
         ;;
     replay:*)
         words='--preallocate --growth --device --repeat --hold --pool -m --memory --compare -o --output -h --help'
