@@ -34,14 +34,20 @@ void ull__course_follow(struct ull__course *course, struct ull__follow *follow,
     }
 }
 
+static uint64_t mean(double byte_ns, uint64_t ns, uint64_t peak)
+{
+    double bytes = byte_ns / (double)ns;
+    return bytes < (double)peak ? (uint64_t)bytes : peak;
+}
+
 void ull__course_finish(struct ull__course *course, struct ull__follow *follow, uint64_t end_ns)
 {
     pass(follow, end_ns);
     course->peak_to_average = (double)NAN;
     if (follow->busy_ns == 0)
         return;
-    course->average_bytes = (uint64_t)(follow->held_ns / (double)follow->busy_ns);
-    course->live_average_bytes = (uint64_t)(follow->live_ns / (double)follow->busy_ns);
+    course->average_bytes = mean(follow->held_ns, follow->busy_ns, course->peak_bytes);
+    course->live_average_bytes = mean(follow->live_ns, follow->busy_ns, course->live_peak_bytes);
     if (course->average_bytes > 0)
         course->peak_to_average = (double)course->peak_bytes / (double)course->average_bytes;
 }

@@ -57,8 +57,8 @@ static bool push(struct ull__marks *marks)
 /* When window `number` is over. */
 static uint64_t window_end(const struct ull__marks *marks, size_t number)
 {
-    double whole = (double)(marks->end_ns - marks->begin_ns);
-    return marks->begin_ns + (uint64_t)(whole * (double)(number + 1) / ULL_WINDOWS);
+    unsigned __int128 whole = marks->end_ns - marks->begin_ns;
+    return marks->begin_ns + (uint64_t)(whole * (number + 1) / ULL_WINDOWS);
 }
 
 static void lower(struct ull__low *low, const struct ull__low *state)

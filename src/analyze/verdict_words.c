@@ -50,6 +50,8 @@ void ull__verdict_worst(struct ull__verdict *worst, const struct ull__verdict *o
 
 const char *ull__verdict_size(double bytes, char text[ULL_SIZE_TEXT])
 {
+    if (bytes > 9e18)
+        bytes = 9e18;
     if (bytes > 0 && bytes < 9.5) { /* a slope */
         snprintf(text, ULL_SIZE_TEXT, "%.2g B", bytes);
         return text;

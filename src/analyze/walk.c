@@ -47,9 +47,15 @@ struct change {
     uint8_t class;
 };
 
+/* Of a damaged file any number may come, so that signs are changed in unsigned numbers, which wrap. */
+static int64_t signed_of(uint64_t value, int sign)
+{
+    return (int64_t)(sign < 0 ? 0 - value : value);
+}
+
 static int64_t clamp(uint64_t value, int64_t change)
 {
-    return change < 0 && (uint64_t)-change > value ? -(int64_t)value : change;
+    return change < 0 && 0 - (uint64_t)change > value ? signed_of(value, -1) : change;
 }
 
 static void add(struct ull__totals *totals, const struct change *change)
@@ -84,11 +90,11 @@ static void book_block(struct ull__walk *walk, const struct ull__block *block, i
     bool chunk = block->layer == ULL_LAYER_CHUNK;
     /* An allocator whose driver calls are not recorded holds what its chunks take. */
     if (!chunk || !process->driver)
-        change.held = sign * (int64_t)charged;
+        change.held = signed_of(charged, sign);
     if (chunk)
-        change.chunks = sign * (int64_t)charged;
+        change.chunks = signed_of(charged, sign);
     if (ull__block_is_live(walk->facts, block)) {
-        change.live = sign * (int64_t)block->size;
+        change.live = signed_of(block->size, sign);
         change.blocks = sign;
     }
     book(walk, block->process, block->device, change);
@@ -178,9 +184,10 @@ static void clear_shares(struct ull__walk *walk, uint32_t process)
     for (uint32_t d = 0; shares && d <= walk->history->device_count; d++) {
         for (int c = 0; c < ULL_CLASSES; c++)
             book(walk, process, d,
-                 (struct change){.held = -(int64_t)shares[d].by_class[c], .class = (uint8_t)c});
+                 (struct change){.held = signed_of(shares[d].by_class[c], -1), .class = (uint8_t)c});
         book(walk, process, d,
-             (struct change){.live = -(int64_t)shares[d].live, .chunks = -(int64_t)shares[d].chunks});
+             (struct change){.live = signed_of(shares[d].live, -1),
+                             .chunks = signed_of(shares[d].chunks, -1)});
     }
 }
 
