@@ -1,0 +1,134 @@
+/*
+ * gates.c: the gate in front of calls that make a device work; see suspend.h.
+ *
+ * A thread counts itself in, then looks whether the gate is closed; who closes it sets that first and then looks
+ * at the counts. So one of the two sees the other. The counts are spread over cache lines, so that threads
+ * which launch at the same time do not fight for one; it costs two locked additions a call.
+ */
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "jump.h"
+#include "suspend.h"
+
+struct ull__gate ull__gate;
+
+static _Atomic uint32_t last_lane;
+static __thread struct ull__gate_lane *own_lane __attribute__((tls_model("initial-exec")));
+static __thread uint32_t depth __attribute__((tls_model("initial-exec")));
+
+bool ull__gates_wanted(void)
+{
+    static _Atomic int wanted; /* 0: not looked yet; 1: no; 2: yes */
+    int known = atomic_load_explicit(&wanted, memory_order_relaxed);
+    if (unlikely(known == 0)) {
+        const char *text = getenv("ULLAGE_SUSPENDABLE");
+        known = text && strcmp(text, "1") == 0 ? 2 : 1;
+        atomic_store(&wanted, known);
+    }
+    return known == 2;
+}
+
+struct ull__gate_lane *ull__gate_lane(void)
+{
+    if (unlikely(!own_lane))
+        own_lane = &ull__gate.lanes[atomic_fetch_add(&last_lane, 1) % GATE_LANES];
+    return own_lane;
+}
+
+/* The gate is closed: out again, and in once it is open. */
+void ull__gate_wait(struct ull__gate_lane *lane)
+{
+    for (;;) {
+        atomic_fetch_sub(&lane->inside, 1);
+        while (atomic_load(&ull__gate.closed))
+            syscall(SYS_futex, &ull__gate.closed, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+        atomic_fetch_add(&lane->inside, 1);
+        if (!atomic_load(&ull__gate.closed))
+            return;
+    }
+}
+
+struct ull__gate_lane *ull__gate_enter(void)
+{
+    struct ull__gate_lane *lane = ull__gate_lane();
+    if (depth++ > 0)
+        return lane;
+    atomic_fetch_add(&lane->inside, 1);
+    if (unlikely(atomic_load(&ull__gate.closed)))
+        ull__gate_wait(lane);
+    return lane;
+}
+
+void ull__gate_leave(struct ull__gate_lane *lane)
+{
+    if (--depth == 0)
+        atomic_fetch_sub_explicit(&lane->inside, 1, memory_order_release);
+}
+
+/* Its one thread is the one that forked, and it was in no call. */
+void ull__gates_forget(void)
+{
+    for (int i = 0; i < GATE_LANES; i++)
+        atomic_store(&ull__gate.lanes[i].inside, 0);
+    atomic_store(&ull__gate.closed, 0);
+    depth = 0;
+}
+
+/* --- the entry points ---------------------------------------------------------------------------------- */
+
+#define CU_HOOK(symbol, base, since, since_pt, params, args)
+#define CU_CALL(symbol, base, since, since_pt, exempt, params)
+#define CU_PASS(symbol, base, since, since_pt, exempt)
+#define CU_GATE(symbol, base, since, since_pt, exempt, params, args)                               \
+    static CUresult gated_##symbol params                                                          \
+    {                                                                                              \
+        const union ull__cuda *real = ull__jump_driver();                                          \
+        if (unlikely(!real || !real->symbol))                                                      \
+            return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        CUresult result = real->symbol args;                                                       \
+        ull__gate_leave(lane);                                                                     \
+        return result;                                                                             \
+    }
+/* A capture counts as open from before it begins until after it ended, well or not. */
+#define CU_CAPTURE(symbol, base, since, since_pt, exempt, params, args)                            \
+    static CUresult gated_##symbol params                                                          \
+    {                                                                                              \
+        const union ull__cuda *real = ull__jump_driver();                                          \
+        bool begins = #symbol[8] == 'B'; /* cuStreamBegin... */                                    \
+        if (unlikely(!real || !real->symbol))                                                      \
+            return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        CUresult result = real->symbol args;                                                       \
+        if (begins && result == CUDA_SUCCESS)                                                      \
+            ull__capture_began(stream);                                                            \
+        else if (!begins)                                                                          \
+            ull__capture_ended(stream);                                                            \
+        ull__gate_leave(lane);                                                                     \
+        return result;                                                                             \
+    }
+#include "cuda_api.def"
+
+static void *const gated[ULL_CU_COUNT] = {
+#define CU_HOOK(symbol, base, since, since_pt, params, args) NULL,
+#define CU_CALL(symbol, base, since, since_pt, exempt, params) NULL,
+#define CU_PASS(symbol, base, since, since_pt, exempt) NULL,
+#define CU_GATE(symbol, base, since, since_pt, exempt, params, args) (void *)gated_##symbol,
+#include "cuda_api.def"
+};
+
+void *ull__gated(int index)
+{
+    return gated[index];
+}
+
+void ull__go_on(void)
+{
+    atomic_store(&ull__gate.closed, 0);
+    syscall(SYS_futex, &ull__gate.closed, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
