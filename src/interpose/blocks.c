@@ -189,6 +189,17 @@ uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind)
     return sum;
 }
 
+int ull__block_contexts(CUcontext *contexts, int max)
+{
+    int count = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity && count < max; i++)
+        if (books.blocks[i].address && books.blocks[i].kind == BLOCK_CONTEXT)
+            contexts[count++] = (CUcontext)(uintptr_t)books.blocks[i].address;
+    pthread_mutex_unlock(&books.lock);
+    return count;
+}
+
 bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block)
 {
     int found = 0;

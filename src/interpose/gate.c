@@ -2,12 +2,14 @@
  * gate.c: what a program calls for every hooked entry point.
  *
  * All of them are the same, so they are made from the list: pass the call on if this process is under
- * no budget, do ours if it is, and refuse if it should be but is not (fail closed).
+ * no budget, do ours if it is, and refuse if it should be but is not (fail closed). With `run --suspendable`
+ * they wait while the memory is elsewhere.
  */
 #include <stdlib.h>
 
 #include "interpose.h"
 #include "jump.h"
+#include "suspend.h"
 
 /* These decide whether a process is held, so they come before that. */
 static inline bool before_start(int index)
@@ -30,8 +32,16 @@ static bool is_free(void)
         const union ull__cuda *real = ull__jump_driver();                                          \
         if (unlikely(!real || !real->symbol))                                                      \
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
-        if (likely(ull__held()) || before_start(ULL_CU_##symbol))                                  \
+        if (before_start(ULL_CU_##symbol))                                                         \
             return ull__do_##symbol args;                                                          \
+        if (likely(ull__held())) {                                                                 \
+            if (likely(!ull__gates_wanted()))                                                      \
+                return ull__do_##symbol args;                                                      \
+            struct ull__gate_lane *lane = ull__gate_enter();                                       \
+            CUresult result = ull__do_##symbol args;                                               \
+            ull__gate_leave(lane);                                                                 \
+            return result;                                                                         \
+        }                                                                                          \
         return is_free() ? real->symbol args : CUDA_ERROR_NOT_INITIALIZED;                         \
     }
 #define CU_CALL(symbol, base, since, since_pt, exempt, params)

@@ -95,6 +95,19 @@ void ull__gates_forget(void)
         ull__gate_leave(lane);                                                                     \
         return result;                                                                             \
     }
+#define CU_OWN(symbol, base, since, since_pt, exempt, params, args)                                \
+    static CUresult gated_##symbol params                                                          \
+    {                                                                                              \
+        const union ull__cuda *real = ull__jump_driver();                                          \
+        if (unlikely(!real || !real->symbol))                                                      \
+            return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        if (!ull__held())                                                                          \
+            return real->symbol args;                                                              \
+        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        CUresult result = ull__own_##symbol args;                                                  \
+        ull__gate_leave(lane);                                                                     \
+        return result;                                                                             \
+    }
 /* A capture counts as open from before it begins until after it ended, well or not. */
 #define CU_CAPTURE(symbol, base, since, since_pt, exempt, params, args)                            \
     static CUresult gated_##symbol params                                                          \

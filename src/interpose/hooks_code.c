@@ -7,6 +7,7 @@
  * is first looked up or launched; launches are not hooked, the figure shows it all the same.
  */
 #include "interpose.h"
+#include "suspend.h"
 
 static bool may_load(const char *call)
 {
@@ -104,26 +105,36 @@ CUresult ull__do_cuFuncLoad(CUfunction func)
 
 /* --- streams: about half a MiB each on an H200 ------------------------------------------------------------------- */
 
+/* A stream is remembered where its work may have to be waited for. */
+static CUresult made(CUresult result, CUstream *stream)
+{
+    if (result == CUDA_SUCCESS && ull__gates_wanted())
+        ull__stream_made(*stream);
+    return changed(result);
+}
+
 CUresult ull__do_cuStreamCreate(CUstream *stream, unsigned int flags)
 {
-    return may_load("cuStreamCreate") ? changed(ull__driver->cuStreamCreate(stream, flags))
+    return may_load("cuStreamCreate") ? made(ull__driver->cuStreamCreate(stream, flags), stream)
                                       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult ull__do_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
     return may_load("cuStreamCreateWithPriority")
-               ? changed(ull__driver->cuStreamCreateWithPriority(stream, flags, priority))
+               ? made(ull__driver->cuStreamCreateWithPriority(stream, flags, priority), stream)
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult ull__do_cuStreamDestroy(CUstream stream)
 {
+    ull__stream_gone(stream);
     return changed(ull__driver->cuStreamDestroy(stream));
 }
 
 CUresult ull__do_cuStreamDestroy_v2(CUstream stream)
 {
+    ull__stream_gone(stream);
     return changed(ull__driver->cuStreamDestroy_v2(stream));
 }
 
@@ -144,6 +155,7 @@ CUresult ull__do_cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green_ctx, 
                                         int priority)
 {
     return may_load("cuGreenCtxStreamCreate")
-               ? changed(ull__driver->cuGreenCtxStreamCreate(stream, green_ctx, flags, priority))
+               ? made(ull__driver->cuGreenCtxStreamCreate(stream, green_ctx, flags, priority),
+                      stream)
                : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -202,6 +202,8 @@ void ull__block_leave_key(const struct ull__block *gone);
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
 int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
 uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
+/* Contexts of this process that are alive; at most `max`. */
+int ull__block_contexts(CUcontext *contexts, int max);
 /* The block if it is the only one of its kind on the device. */
 bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block);
 /* The books of a block whose memory is gone (hooks_linear.c). `moment` NULL: with something else. */
@@ -280,6 +282,11 @@ void ull__measure_forget(void);
 
 /* Starts it; it joins the job at `path`. The status of joining. */
 ull_status ull__keeper_start(const char *path, struct ull_error *err);
+
+/* --- threads.c --------------------------------------------------------------------------------------- */
+
+/* Starts a detached thread with all signals blocked; 0 or an errno. */
+int ull__own_thread(void *(*run)(void *data), void *data);
 
 /* --- route.c ------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,6 @@
  */
 #include <fcntl.h>
 #include <link.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 enum {
     TICK_NS = 100000000,
     TICKS_PER_LOOK = 10, /* between looks at NVML's figure when nothing is known to have changed */
-    STACK_BYTES = 512 * 1024,
 };
 
 struct joining {
@@ -132,26 +130,16 @@ ull_status ull__keeper_start(const char *path, struct ull_error *err)
 {
     struct joining joining = {
         .path = path, .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, old;
     joining.identity.pid = (uint32_t)getpid();
     joining.identity.start_ticks = start_ticks();
     joining.identity.account_root = ull__family_root(&joining.identity.account_root_ticks);
     own_command(joining.identity.command);
 
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &old); /* this thread's mask; the new thread inherits it */
-    int failed = pthread_create(&thread, &attributes, keep, &joining);
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attributes);
+    int failed = ull__own_thread(keep, &joining);
     if (failed) {
         snprintf(err->message, sizeof err->message, "cannot start a thread: %s", strerror(failed));
         return ULL_E_SYSTEM;
     }
-    pthread_detach(thread);
     pthread_mutex_lock(&joining.lock);
     while (!joining.finished)
         pthread_cond_wait(&joining.done, &joining.lock);

@@ -179,8 +179,15 @@ struct sync {
     pthread_cond_t done;
     CUcontext contexts[64];
     int count;
-    bool finished, left;
+    bool finished;
+    _Atomic int users; /* the last one frees it */
 };
+
+static void leave(struct sync *sync)
+{
+    if (atomic_fetch_sub(&sync->users, 1) == 1)
+        free(sync);
+}
 
 static void *synchronize(void *data)
 {
@@ -190,11 +197,9 @@ static void *synchronize(void *data)
             ull__driver->cuCtxSynchronize();
     pthread_mutex_lock(&sync->lock);
     sync->finished = true;
-    bool left = sync->left;
     pthread_cond_signal(&sync->done);
     pthread_mutex_unlock(&sync->lock);
-    if (left)
-        free(sync);
+    leave(sync);
     return NULL;
 }
 
@@ -208,7 +213,6 @@ static bool wait_finished(struct sync *sync)
     while (!sync->finished && error == 0)
         error = pthread_cond_timedwait(&sync->done, &sync->lock, &until);
     bool finished = sync->finished;
-    sync->left = !finished; /* its thread frees it then */
     pthread_mutex_unlock(&sync->lock);
     return finished;
 }
@@ -216,22 +220,24 @@ static bool wait_finished(struct sync *sync)
 static bool contexts_are_idle(char why[ULL_TROUBLE_TEXT])
 {
     struct sync *sync = calloc(1, sizeof *sync);
-    if (!sync)
+    if (!sync) {
+        snprintf(why, ULL_TROUBLE_TEXT, "the host has no memory");
         return false;
+    }
     pthread_mutex_init(&sync->lock, NULL);
     pthread_cond_init(&sync->done, NULL);
+    atomic_store(&sync->users, 2);
     sync->count = ull__block_contexts(sync->contexts, 64);
-    if (!ull__own_thread(synchronize, sync)) {
+    if (ull__own_thread(synchronize, sync) != 0) {
         free(sync);
         snprintf(why, ULL_TROUBLE_TEXT, "no thread could be started");
         return false;
     }
-    if (wait_finished(sync)) {
-        free(sync);
-        return true;
-    }
-    snprintf(why, ULL_TROUBLE_TEXT, "the work on the default stream of a thread does not end");
-    return false;
+    bool idle = wait_finished(sync);
+    leave(sync);
+    if (!idle)
+        snprintf(why, ULL_TROUBLE_TEXT, "the work on the default stream of a thread does not end");
+    return idle;
 }
 
 /* One try: the gate is closed and all is still, or it is open again. */

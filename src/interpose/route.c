@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "interpose.h"
+#include "suspend.h"
 
 enum { ROUTES = 4096 }; /* a power of two, well above twice the entry points */
 
@@ -23,6 +24,11 @@ static void *const hooks[ULL_CU_COUNT] = {
 #include "cuda_api.def"
 };
 
+static void *hook_of(int index)
+{
+    return hooks[index] ? hooks[index] : ull__gates_wanted() ? ull__gated(index) : NULL;
+}
+
 static unsigned hash(const void *address)
 {
     return (unsigned)((uint64_t)(uintptr_t)address * 0x9e3779b97f4a7c15ull >> 52);
@@ -36,7 +42,7 @@ static void add(void *real, int index)
     while (routes[at].real && routes[at].real != real)
         at = (at + 1) % ROUTES;
     /* Two names for one function: the hooked one counts. */
-    if (!routes[at].real || hooks[index]) {
+    if (!routes[at].real || hook_of(index)) {
         routes[at].real = real;
         routes[at].index = index;
     }
@@ -58,7 +64,7 @@ void ull__route_build(const union ull__cuda *real)
     for (int i = 0; i < ULL_CU_COUNT && real->cuGetProcAddress; i++) {
         const struct ull__cuda_entry *entry = &ull__cuda_entries[i];
         void *address = NULL;
-        if (!entry->hook)
+        if (!hook_of(i))
             continue;
         if (entry->since &&
             real->cuGetProcAddress(entry->base, &address, entry->since,
@@ -77,7 +83,8 @@ void ull__route_build(const union ull__cuda *real)
 void *ull__route(void *real)
 {
     int index = real ? find(real) : -1;
-    return index >= 0 && hooks[index] ? hooks[index] : real;
+    void *hook = index >= 0 ? hook_of(index) : NULL;
+    return hook ? hook : real;
 }
 
 bool ull__route_known(void *real)

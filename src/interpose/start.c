@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "interpose.h"
+#include "suspend.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -41,6 +42,9 @@ static void forget_parent(void)
     ull__arrays_forget();
     ull__graphs_forget();
     ull__contexts_forget();
+    ull__rest_forget();
+    ull__backing_forget();
+    ull__mover_forget();
     ull__measure_forget();
     ull__recorder_forget();
     atomic_store(&ull__state.phase, ULL_UNDECIDED);

@@ -65,4 +65,92 @@ bool ull__come_to_rest(uint64_t deadline_ns, bool (*cancelled)(void *data), void
                        char why[ULL_TROUBLE_TEXT]);
 void ull__go_on(void);
 
+/* --- slab.c: small blocks in one page of memory --------------------------------------------------------- */
+
+enum { SLAB_UNIT = 512 }; /* what every address is a multiple of; see tests/gpu/driver_facts.c */
+
+struct ull__slab;
+/* NULL without memory. `bytes` is a multiple of 64 units. */
+struct ull__slab *ull__slab_create(uint64_t bytes);
+void ull__slab_destroy(struct ull__slab *slab);
+/* The offset of a place for so many bytes, or UINT64_MAX. */
+uint64_t ull__slab_take(struct ull__slab *slab, uint64_t bytes);
+/* True if it is empty now. The offset is of a block. */
+bool ull__slab_drop(struct ull__slab *slab, uint64_t offset);
+/* The block that an offset lies in; false if it is in none. */
+bool ull__slab_find(const struct ull__slab *slab, uint64_t offset, uint64_t *start, uint64_t *bytes);
+
+/* --- backing.c: what cuMemAlloc gives out --------------------------------------------------------------- */
+
+struct ull__piece {
+    CUdeviceptr base;
+    uint64_t bytes; /* whole pages */
+    CUmemGenericAllocationHandle handle;
+    int ordinal;
+    CUcontext context;      /* that was current when it was made */
+    struct ull__slab *slab; /* of small blocks; NULL: one large block */
+    uint64_t asked;         /* of a large block */
+    bool stays;             /* others have it open: it is not moved */
+    unsigned char *host;    /* where its bytes are while it is out */
+};
+
+/*
+ * As cuMemAlloc and cuMemFree, from memory that can be moved. Freeing waits for the context's work, as
+ * cuMemFree does. ull__backing_free forwards what it does not know to the driver.
+ */
+CUresult ull__backing_alloc(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes);
+CUresult ull__backing_free(CUdeviceptr dptr);
+/* Without waiting: its context is gone, and so is all work in it. */
+void ull__backing_drop(CUdeviceptr dptr);
+/* The block that an address lies in. */
+bool ull__backing_find(CUdeviceptr at, CUdeviceptr *start, uint64_t *bytes, struct ull__piece *piece);
+/* Others have it open from now on. False: not ours. *handle can be exported. */
+bool ull__backing_share(CUdeviceptr at, struct ull__piece *piece);
+/* Gives one device access to the memory of another, now and later; or takes it. */
+CUresult ull__backing_peer(int ordinal, int peer, bool access);
+/* All pieces, under no lock: only while the gate is closed. */
+struct ull__piece *ull__backing_pieces(size_t *count);
+/* Maps a piece's new handle where it was, with the rights that it had. */
+CUresult ull__backing_map(const struct ull__piece *piece);
+void ull__backing_properties(int ordinal, CUmemAllocationProp *properties);
+void ull__backing_forget(void);
+
+/*
+ * Frees cannot wait while a capture is open. This remembers the free for later and returns true then;
+ * ull__frees_due gives those back whose time has come, one at a time.
+ */
+bool ull__free_later(CUdeviceptr dptr);
+bool ull__frees_due(CUdeviceptr *dptr);
+bool ull__capture_is_open(void);
+
+/* --- evict.c: the bytes ------------------------------------------------------------------------------------- */
+
+struct ull__eviction {
+    uint64_t moved, total; /* bytes; out rises moved, back lowers it */
+    uint64_t by_ordinal[MAX_ORDINALS]; /* moved out */
+    void (*progress)(const struct ull__eviction *eviction);
+    bool (*cancelled)(void *data);
+};
+uint64_t ull__evictable(void);
+/* Moves all out that is not out. False: cancelled or failed, with the reason; what is out stays out. */
+bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT]);
+/* Brings everything back that is out. False: the card has no room, and all that was out still is. */
+bool ull__restore(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT]);
+void ull__evict_forget(void);
+
+/* --- mover.c: carries out commands ---------------------------------------------------------------------------- */
+
+/* For the parked thread: starts the mover when there is a command for it. */
+void ull__mover_look(struct ull__member *member);
+void ull__mover_forget(void);
+
+/* --- own.c: answers about our blocks; one per CU_OWN of cuda_api.def -------------------------------------- */
+
+#define CU_HOOK(symbol, base, since, since_pt, params, args)
+#define CU_CALL(symbol, base, since, since_pt, exempt, params)
+#define CU_PASS(symbol, base, since, since_pt, exempt)
+#define CU_OWN(symbol, base, since, since_pt, exempt, params, args)                                \
+    ull_fn_##symbol ull__own_##symbol;
+#include "cuda_api.def"
+
 #endif

@@ -188,6 +188,7 @@ _Static_assert(sizeof(CUDA_MEMCPY3D) == 200, "CUDA_MEMCPY3D");
 #define CU_CALL(symbol, base, since, since_pt, exempt, params) CUresult symbol params;
 #define CU_PASS(symbol, base, since, since_pt, exempt)
 #define CU_GATE(symbol, base, since, since_pt, exempt, params, args) /* below, with their structures */
+#define CU_OWN(symbol, base, since, since_pt, exempt, params, args) CUresult symbol params;
 #include "cuda_api.def"
 
 /* A function that takes a stream last, and its twin for the per-thread default stream. */
