@@ -149,6 +149,7 @@ static void describe_job(struct run *run)
     job->quiet = run->options.quiet;
     job->each = run->options.each;
     job->max_request = run->options.max_request;
+    job->suspendable = run->options.suspendable;
     contexts_recall(job);
 }
 
@@ -252,6 +253,9 @@ static int prepare(struct run *run)
         cli_say("%s; the command was not started", err.message);
         return EXIT_OWN_FAILURE;
     }
+    if (run->options.suspendable)
+        setenv("ULLAGE_SUSPENDABLE", "1",
+               1); /* read before the first call, when there is no ledger yet */
     return prepare_record(run);
 }
 

@@ -22,6 +22,7 @@ static void print_help(void)
         "                             for the one of this process's local rank\n"
         "      --growth               make frameworks start small and grow\n"
         "      --each                 a budget of its own for every direct child\n"
+        "      --suspendable          let `ullage suspend` move it out at the speed of the bus\n"
         "      --max-request SIZE     refuse larger single allocations\n"
         "      --name NAME            name of the job (default: the command's)\n"
         "      --report FILE          write a report in JSON\n"
@@ -75,7 +76,7 @@ static int check_name(const char *name)
 
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS };
+    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS, SUSPENDABLE };
     static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
                                           {"gpus", required_argument, NULL, 'g'},
                                           {"growth", no_argument, NULL, GROWTH},
@@ -85,6 +86,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"report", required_argument, NULL, REPORT},
                                           {"record", required_argument, NULL, RECORD},
                                           {"stacks", no_argument, NULL, STACKS},
+                                          {"suspendable", no_argument, NULL, SUSPENDABLE},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -122,6 +124,9 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
             options->record = optarg;
             if (!optarg[0])
                 code = cli_usage_error("run", "--record: expected the path of a file");
+            break;
+        case SUSPENDABLE:
+            options->suspendable = true;
             break;
         case STACKS:
             options->stacks = true;

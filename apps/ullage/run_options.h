@@ -16,6 +16,7 @@ struct run_options {
     uint64_t max_request; /* 0: no limit */
     const char *record;   /* --record or NULL */
     bool stacks;
+    bool suspendable;
     const char *name; /* NULL: from the command */
     char **command;
 };

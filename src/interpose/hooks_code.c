@@ -155,7 +155,6 @@ CUresult ull__do_cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green_ctx, 
                                         int priority)
 {
     return may_load("cuGreenCtxStreamCreate")
-               ? made(ull__driver->cuGreenCtxStreamCreate(stream, green_ctx, flags, priority),
-                      stream)
+               ? made(ull__driver->cuGreenCtxStreamCreate(stream, green_ctx, flags, priority), stream)
                : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -10,6 +10,7 @@
  * to 16 KiB took 4 GiB on an H200 at once. So a raise is reserved like an allocation.
  */
 #include "interpose.h"
+#include "suspend.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -107,8 +108,11 @@ static void ended(CUcontext context, uint64_t began_ns)
 {
     struct ull__block block;
     struct ull__moment moment = {.began_ns = began_ns};
-    while (ull__block_take_of_context(context, &block))
+    while (ull__block_take_of_context(context, &block)) {
+        if (ull__gates_wanted() && block.kind == BLOCK_LINEAR)
+            ull__backing_drop(block.address);
         ull__block_ended(&block, NULL);
+    }
     if (ull__block_take((uint64_t)(uintptr_t)context, &block))
         ull__block_ended(&block, &moment);
     ull__reserves_refresh(NULL, false);

@@ -2,6 +2,7 @@
  * hooks_linear.c: linear, pitched and managed memory, and cuMemFree for whatever it is given.
  */
 #include "interpose.h"
+#include "suspend.h"
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -10,11 +11,32 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
 
 enum verdict { PASS_ON, REFUSED, RESERVED };
 
+/* Frees that had to wait for the end of a capture. */
+static void free_what_is_due(void)
+{
+    CUdeviceptr dptr;
+    while (unlikely(ull__gates_wanted()) && ull__frees_due(&dptr))
+        ull__do_cuMemFree_v2(dptr);
+}
+
+/* What the driver would give, or our own that can be moved. */
+static CUresult take(const struct ull__charge *charge, CUdeviceptr *dptr, uint64_t bytes)
+{
+    return ull__gates_wanted() && charge->gpu ? ull__backing_alloc(charge->gpu, dptr, bytes)
+                                              : ull__driver->cuMemAlloc_v2(dptr, bytes);
+}
+
+static CUresult drop(CUdeviceptr dptr)
+{
+    return ull__gates_wanted() ? ull__backing_free(dptr) : ull__driver->cuMemFree_v2(dptr);
+}
+
 /* Without a current context, or for nothing, the driver answers; it takes nothing then. */
 static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char *call)
 {
     CUdevice ordinal;
     uint64_t began_ns = ull__moment_now();
+    free_what_is_due();
     if (unlikely(asked == 0 || ull__driver->cuCtxGetDevice(&ordinal) != CUDA_SUCCESS))
         return PASS_ON;
     const struct ull__gpu *gpu = ull__gpu_of(ordinal);
@@ -41,7 +63,7 @@ static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr add
                                .kind = (uint8_t)kind};
     ull__driver->cuCtxGetCurrent(&block.context);
     if (!ull__block_add(&block)) {
-        ull__driver->cuMemFree_v2(address);
+        drop(address);
         ull__cancel(charge, result);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -57,7 +79,8 @@ CUresult ull__do_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAlloc");
     if (unlikely(verdict == REFUSED))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuMemAlloc_v2(dptr, bytes);
+    CUresult result =
+        verdict == PASS_ON ? ull__driver->cuMemAlloc_v2(dptr, bytes) : take(&charge, dptr, bytes);
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
 }
 
@@ -86,8 +109,15 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
     enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result =
-        ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
+    CUresult result;
+    if (verdict == RESERVED && ull__gates_wanted()) {
+        result = take(&charge, dptr, asked);
+        if (result == CUDA_SUCCESS)
+            *pitch = asked / height;
+    } else {
+        result =
+            ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
+    }
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
 }
 
@@ -197,7 +227,7 @@ static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CU
 static CUresult call_free(CUdeviceptr address, CUstream stream)
 {
     (void)stream;
-    return ull__driver->cuMemFree_v2(address);
+    return drop(address);
 }
 
 static CUresult call_free_v1(CUdeviceptr address, CUstream stream)
@@ -218,6 +248,9 @@ static CUresult call_free_async_ptsz(CUdeviceptr address, CUstream stream)
 
 CUresult ull__do_cuMemFree_v2(CUdeviceptr dptr)
 {
+    /* Freeing waits for work, which nobody may do while a capture is open. */
+    if (unlikely(ull__gates_wanted()) && ull__free_later(dptr))
+        return CUDA_SUCCESS;
     return free_block(dptr, call_free, NULL);
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "interpose.h"
+#include "suspend.h"
 
 enum {
     TICK_NS = 100000000,
@@ -104,6 +105,8 @@ static void *keep(void *data)
     pthread_mutex_unlock(&joining->lock);
     if (status != ULL_OK)
         return NULL;
+    if (ull__gates_wanted())
+        ull__member_gated(member);
     /*
      * NVML is loaded once the driver has started: until then the program may make a child by the bare
      * system call, in which locks stay as this thread has them at that moment.
@@ -119,6 +122,7 @@ static void *keep(void *data)
         if (loaded && atomic_load(&ull__state.gpu_count) > 0 &&
             ull__member_residency(member) == ULL_RESIDENT)
             look(tick);
+        ull__mover_look(member);
         if (ull__recording())
             ull__tell_inherited();
         ull__member_settled(member);

@@ -109,6 +109,12 @@ static bool any(const struct ull__table *table, uint64_t *key)
     return found;
 }
 
+bool ull__capture_is_open(void)
+{
+    uint64_t key;
+    return any(&books.captures, &key);
+}
+
 /* --- coming to rest ------------------------------------------------------------------------------------ */
 
 static bool calls_inside(void)
@@ -240,24 +246,26 @@ static bool contexts_are_idle(char why[ULL_TROUBLE_TEXT])
     return idle;
 }
 
+static bool says_capture(char why[ULL_TROUBLE_TEXT])
+{
+    uint64_t key;
+    if (!any(&books.captures, &key))
+        return false;
+    snprintf(why, ULL_TROUBLE_TEXT, "a capture is open on stream %#llx",
+             (unsigned long long)(key - 1));
+    return true;
+}
+
 /* One try: the gate is closed and all is still, or it is open again. */
 static bool rest(char why[ULL_TROUBLE_TEXT])
 {
-    uint64_t stream;
-    const char *open = "a capture is open on stream %#llx";
-    if (any(&books.captures, &stream)) {
-        snprintf(why, ULL_TROUBLE_TEXT, open, (unsigned long long)(stream - 1));
+    if (says_capture(why))
         return false;
-    }
     atomic_store(&ull__gate.closed, 1);
     bool still = calls_return();
     if (!still)
         snprintf(why, ULL_TROUBLE_TEXT, "a call into the driver does not return");
-    else if (any(&books.captures, &stream)) {
-        snprintf(why, ULL_TROUBLE_TEXT, open, (unsigned long long)(stream - 1));
-        still = false;
-    }
-    still = still && streams_run_dry(why) && contexts_are_idle(why);
+    still = still && !says_capture(why) && streams_run_dry(why) && contexts_are_idle(why);
     if (!still)
         ull__go_on();
     return still;

@@ -126,7 +126,7 @@ bool ull__capture_is_open(void);
 /* --- evict.c: the bytes ------------------------------------------------------------------------------------- */
 
 struct ull__eviction {
-    uint64_t moved, total; /* bytes; out rises moved, back lowers it */
+    uint64_t moved, total;             /* bytes; out rises moved, back lowers it */
     uint64_t by_ordinal[MAX_ORDINALS]; /* moved out */
     void (*progress)(const struct ull__eviction *eviction);
     bool (*cancelled)(void *data);

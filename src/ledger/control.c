@@ -133,6 +133,17 @@ enum ull__wanted ull__member_wanted(struct ull__member *member)
     return all;
 }
 
+enum ull__wanted ull__member_asked(struct ull__member *member)
+{
+    enum ull__wanted all = ULL_WANT_RESIDENT, wanted;
+    for (int k = 0; k < member->link_count; k++) {
+        read_command(member->links[k].ledger->file, &wanted);
+        if (wanted == ULL_WANT_MOVED_OUT)
+            all = wanted;
+    }
+    return all;
+}
+
 bool ull__member_commanded(struct ull__member *member)
 {
     bool any = false;

@@ -107,6 +107,8 @@ void ull__member_gated(struct ull__member *member);
 bool ull__member_commanded(struct ull__member *member);
 /* What is asked for now: moved out if any of the jobs around it shall be. Notes the commands' numbers. */
 enum ull__wanted ull__member_wanted(struct ull__member *member);
+/* The same without noting anything: has it changed? */
+enum ull__wanted ull__member_asked(struct ull__member *member);
 /* What this process says; with `done` not 0 it answers the commands that ull__member_wanted saw. */
 void ull__member_report(struct ull__member *member, const struct ull__residency_report *report);
 enum ull__residency ull__member_residency(struct ull__member *member);

@@ -1,0 +1,448 @@
+/*
+ * evict.c: the bytes of our pieces, out to host memory and back to the same addresses.
+ *
+ * The device copies into a ring of pinned buffers, and threads of ours copy between these and ordinary memory at
+ * the same time: pinning all of it would take as long as a second for every 2 GB. A piece that was copied out is
+ * unmapped and its memory released at once, so that the card gets free while the rest moves; where that fails or
+ * is cancelled, what is out comes back. To come back, memory for all pieces is made before any is mapped.
+ *
+ * Called with the gate closed and the devices at rest, by one thread.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "size.h"
+#include "suspend.h"
+
+enum {
+    BUFFER_BYTES = 8 << 20,
+    MOST_WORKERS = 8,
+    BUFFERS_PER_WORKER = 2,
+    MOST_BUFFERS = MOST_WORKERS * BUFFERS_PER_WORKER,
+};
+
+enum buffer_state { BUFFER_FREE, BUFFER_DEVICE, BUFFER_HOST, BUFFER_READY };
+
+/* One chunk on its way. Out: the device fills it, a worker empties it. Back: the other way round. */
+struct buffer {
+    enum buffer_state state;
+    unsigned char *pinned;
+    CUevent event;
+    unsigned char *host;
+    CUdeviceptr device;
+    size_t bytes;
+};
+
+struct ring {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct buffer buffers[MOST_BUFFERS];
+    int count, workers, running;
+    uint64_t next; /* chunk number: buffers are used in turn */
+    uint64_t done; /* chunks whose buffer is free again */
+    bool out, stop;
+    unsigned char *pinned;
+    CUstream stream;
+    CUcontext context;
+};
+
+static struct ring ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static unsigned char *host_memory; /* for all that is out */
+static size_t host_bytes;
+
+void ull__evict_forget(void)
+{
+    memset(&ring, 0, sizeof ring);
+    pthread_mutex_init(&ring.lock, NULL);
+    pthread_cond_init(&ring.changed, NULL);
+    host_memory = NULL; /* the parent's; a child of it has no device memory */
+    host_bytes = 0;
+}
+
+/* --- the ring --------------------------------------------------------------------------------------------- */
+
+/* Copies what is in buffers' hands to or from ordinary memory. */
+static void *work(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&ring.lock);
+    for (;;) {
+        struct buffer *mine = NULL;
+        for (int i = 0; i < ring.count && !mine; i++)
+            if (ring.buffers[i].state == BUFFER_HOST)
+                mine = &ring.buffers[i];
+        if (!mine) {
+            if (ring.stop)
+                break;
+            pthread_cond_wait(&ring.changed, &ring.lock);
+            continue;
+        }
+        mine->state = BUFFER_DEVICE; /* nobody else's */
+        bool out = ring.out;
+        pthread_mutex_unlock(&ring.lock);
+        if (out)
+            memcpy(mine->host, mine->pinned, mine->bytes);
+        else
+            memcpy(mine->pinned, mine->host, mine->bytes);
+        pthread_mutex_lock(&ring.lock);
+        mine->state = out ? BUFFER_FREE : BUFFER_READY;
+        pthread_cond_broadcast(&ring.changed);
+    }
+    ring.running--;
+    pthread_cond_broadcast(&ring.changed);
+    pthread_mutex_unlock(&ring.lock);
+    return NULL;
+}
+
+static int worker_count(void)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int workers = processors < 2 ? 1 : (int)(processors / 2);
+    return workers > MOST_WORKERS ? MOST_WORKERS : workers;
+}
+
+static void ring_close(void)
+{
+    pthread_mutex_lock(&ring.lock);
+    ring.stop = true;
+    pthread_cond_broadcast(&ring.changed);
+    while (ring.running > 0)
+        pthread_cond_wait(&ring.changed, &ring.lock);
+    pthread_mutex_unlock(&ring.lock);
+    for (int i = 0; i < ring.count; i++)
+        if (ring.buffers[i].event)
+            ull__driver->cuEventDestroy_v2(ring.buffers[i].event);
+    if (ring.stream)
+        ull__driver->cuStreamDestroy_v2(ring.stream);
+    if (ring.pinned)
+        ull__driver->cuMemFreeHost(ring.pinned);
+    ring.pinned = NULL;
+    ring.stream = NULL;
+    ring.count = 0;
+    memset(ring.buffers, 0, sizeof ring.buffers);
+}
+
+/* In the context that is current. */
+static bool ring_open(bool out)
+{
+    const union ull__cuda *real = ull__driver;
+    enum { NON_BLOCKING = 1 };
+    void *pinned = NULL;
+    int workers = worker_count(), count = workers * BUFFERS_PER_WORKER;
+    ring.out = out;
+    ring.stop = false;
+    ring.next = ring.done = 0;
+    if (real->cuMemHostAlloc(&pinned, (size_t)count * BUFFER_BYTES, 0) != CUDA_SUCCESS)
+        return false;
+    ring.pinned = pinned;
+    bool good = real->cuStreamCreate(&ring.stream, NON_BLOCKING) == CUDA_SUCCESS;
+    for (int i = 0; i < count && good; i++) {
+        ring.buffers[i] = (struct buffer){.pinned = ring.pinned + (size_t)i * BUFFER_BYTES};
+        good = real->cuEventCreate(&ring.buffers[i].event,
+                                   CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC) == CUDA_SUCCESS;
+        ring.count = i + 1;
+    }
+    for (int i = 0; i < workers && good; i++) {
+        ring.running++;
+        if (ull__own_thread(work, NULL) != 0)
+            ring.running--;
+    }
+    good = good && ring.running > 0;
+    if (!good)
+        ring_close();
+    return good;
+}
+
+static void set_state(struct buffer *buffer, enum buffer_state state)
+{
+    pthread_mutex_lock(&ring.lock);
+    buffer->state = state;
+    pthread_cond_broadcast(&ring.changed);
+    pthread_mutex_unlock(&ring.lock);
+}
+
+static void wait_state(struct buffer *buffer, enum buffer_state state)
+{
+    pthread_mutex_lock(&ring.lock);
+    while (buffer->state != state)
+        pthread_cond_wait(&ring.changed, &ring.lock);
+    pthread_mutex_unlock(&ring.lock);
+}
+
+/*
+ * The oldest chunk goes a step on: out, its copy from the device is over and a worker gets it; back, a worker
+ * has filled it and the device gets it.
+ */
+static bool step(void)
+{
+    struct buffer *oldest = &ring.buffers[ring.done++ % (uint64_t)ring.count];
+    const union ull__cuda *real = ull__driver;
+    if (ring.out) {
+        if (real->cuEventSynchronize(oldest->event) != CUDA_SUCCESS)
+            return false;
+        set_state(oldest, BUFFER_HOST);
+        return true;
+    }
+    wait_state(oldest, BUFFER_READY);
+    bool good = real->cuMemcpyHtoDAsync_v2(oldest->device, oldest->pinned, oldest->bytes,
+                                           ring.stream) == CUDA_SUCCESS &&
+                real->cuEventRecord(oldest->event, ring.stream) == CUDA_SUCCESS;
+    set_state(oldest, BUFFER_DEVICE);
+    return good;
+}
+
+/* A buffer that the ring is through with: the next in turn. */
+static struct buffer *next_buffer(void)
+{
+    struct buffer *buffer = &ring.buffers[ring.next % (uint64_t)ring.count];
+    if (ring.next >= (uint64_t)ring.count) {
+        if (ring.next - ring.done >= (uint64_t)ring.count && !step())
+            return NULL;
+        if (ring.out)
+            wait_state(buffer, BUFFER_FREE);
+        else if (ull__driver->cuEventSynchronize(buffer->event) != CUDA_SUCCESS)
+            return NULL;
+    }
+    ring.next++;
+    return buffer;
+}
+
+static bool copy_chunk(unsigned char *host, CUdeviceptr device, size_t bytes)
+{
+    struct buffer *buffer = next_buffer();
+    if (!buffer)
+        return false;
+    buffer->host = host;
+    buffer->device = device;
+    buffer->bytes = bytes;
+    if (!ring.out) {
+        set_state(buffer, BUFFER_HOST);
+        return true;
+    }
+    set_state(buffer, BUFFER_DEVICE);
+    return ull__driver->cuMemcpyDtoHAsync_v2(buffer->pinned, device, bytes, ring.stream) ==
+               CUDA_SUCCESS &&
+           ull__driver->cuEventRecord(buffer->event, ring.stream) == CUDA_SUCCESS;
+}
+
+/* Everything that was begun is where it shall be. */
+static bool drain(void)
+{
+    bool good = true;
+    while (ring.done < ring.next)
+        good = step() && good;
+    for (int i = 0; i < ring.count && ring.out; i++)
+        wait_state(&ring.buffers[i], BUFFER_FREE);
+    return (ring.out || ull__driver->cuStreamSynchronize(ring.stream) == CUDA_SUCCESS) && good;
+}
+
+static bool copy_piece(const struct ull__piece *piece)
+{
+    for (uint64_t at = 0; at < piece->bytes; at += BUFFER_BYTES) {
+        uint64_t left = piece->bytes - at;
+        if (!copy_chunk(piece->host + at, piece->base + at,
+                        left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES))
+            return false;
+    }
+    return drain();
+}
+
+/* --- devices ----------------------------------------------------------------------------------------------- */
+
+/* Makes a living context of the device current. */
+static bool use_device(int ordinal)
+{
+    CUcontext contexts[64];
+    int count = ull__block_contexts(contexts, 64);
+    for (int i = 0; i < count; i++) {
+        CUdevice device = -1;
+        if (ull__driver->cuCtxSetCurrent(contexts[i]) == CUDA_SUCCESS &&
+            ull__driver->cuCtxGetDevice(&device) == CUDA_SUCCESS && device == ordinal)
+            return true;
+    }
+    return false;
+}
+
+static bool is_movable(const struct ull__piece *piece)
+{
+    return !piece->stays;
+}
+
+uint64_t ull__evictable(void)
+{
+    size_t count;
+    uint64_t sum = 0;
+    const struct ull__piece *pieces = ull__backing_pieces(&count);
+    for (size_t i = 0; i < count; i++)
+        if (is_movable(&pieces[i]))
+            sum += pieces[i].bytes;
+    return sum;
+}
+
+/* --- out ----------------------------------------------------------------------------------------------------- */
+
+static bool fail(char why[ULL_TROUBLE_TEXT], const char *text)
+{
+    snprintf(why, ULL_TROUBLE_TEXT, "%s", text);
+    return false;
+}
+
+static void release(struct ull__piece *piece)
+{
+    ull__driver->cuMemUnmap(piece->base, piece->bytes);
+    ull__driver->cuMemRelease(piece->handle);
+    piece->handle = 0;
+}
+
+static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned char **host,
+                         char why[ULL_TROUBLE_TEXT])
+{
+    size_t count;
+    struct ull__piece *pieces = ull__backing_pieces(&count);
+    bool opened = false, good = true;
+    for (size_t i = 0; i < count && good; i++) {
+        struct ull__piece *piece = &pieces[i];
+        if (piece->ordinal != ordinal || !is_movable(piece) || piece->host)
+            continue;
+        if (!opened && !(use_device(ordinal) && (opened = ring_open(true))))
+            return fail(why, "no pinned host memory for the copies could be had");
+        if (eviction->cancelled(eviction)) {
+            good = fail(why, "it was cancelled");
+            break;
+        }
+        piece->host = *host;
+        if (!copy_piece(piece)) {
+            piece->host = NULL;
+            good = fail(why, "the device could not copy");
+            break;
+        }
+        *host += piece->bytes;
+        release(piece);
+        eviction->moved += piece->bytes;
+        eviction->by_ordinal[ordinal] += piece->bytes;
+        eviction->progress(eviction);
+    }
+    if (opened)
+        ring_close();
+    return good;
+}
+
+bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
+{
+    eviction->total = ull__evictable();
+    if (eviction->total == 0)
+        return true;
+    host_bytes = eviction->total;
+    host_memory = mmap(NULL, host_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host_memory == MAP_FAILED) {
+        host_memory = NULL;
+        return fail(why, "the host has no memory for it");
+    }
+    madvise(host_memory, host_bytes, MADV_HUGEPAGE);
+    madvise(host_memory, host_bytes, MADV_DONTFORK);
+    unsigned char *host = host_memory;
+    for (int ordinal = 0; ordinal < MAX_ORDINALS; ordinal++)
+        if (!evict_device(eviction, ordinal, &host, why))
+            return false;
+    return true;
+}
+
+/* --- back ---------------------------------------------------------------------------------------------------- */
+
+static bool make_memory(struct ull__piece *piece)
+{
+    CUmemAllocationProp properties;
+    ull__backing_properties(piece->ordinal, &properties);
+    if (ull__driver->cuMemCreate(&piece->handle, piece->bytes, &properties, 0) == CUDA_SUCCESS)
+        return true;
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    if (ull__driver->cuMemCreate(&piece->handle, piece->bytes, &properties, 0) == CUDA_SUCCESS)
+        return true;
+    piece->handle = 0;
+    return false;
+}
+
+/* What was made for pieces that are still out. */
+static void unmake_memory(void)
+{
+    size_t count;
+    struct ull__piece *pieces = ull__backing_pieces(&count);
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].host && pieces[i].handle) {
+            ull__driver->cuMemRelease(pieces[i].handle);
+            pieces[i].handle = 0;
+        }
+}
+
+/* Memory for all of them, or for none. */
+static bool make_all(char why[ULL_TROUBLE_TEXT])
+{
+    size_t count;
+    uint64_t out = 0;
+    bool good = true;
+    char size[ULL_SIZE_TEXT];
+    struct ull__piece *pieces = ull__backing_pieces(&count);
+    for (size_t i = 0; i < count; i++) {
+        if (!pieces[i].host)
+            continue;
+        out += pieces[i].bytes;
+        good = good && make_memory(&pieces[i]);
+    }
+    if (good)
+        return true;
+    unmake_memory();
+    snprintf(why, ULL_TROUBLE_TEXT, "the card has no room for the %s that are out",
+             ull__size_text(out, size));
+    return false;
+}
+
+static bool restore_device(struct ull__eviction *eviction, int ordinal, char why[ULL_TROUBLE_TEXT])
+{
+    size_t count;
+    struct ull__piece *pieces = ull__backing_pieces(&count);
+    bool opened = false, good = true;
+    for (size_t i = 0; i < count && good; i++) {
+        struct ull__piece *piece = &pieces[i];
+        if (piece->ordinal != ordinal || !piece->host)
+            continue;
+        if (!opened && !(use_device(ordinal) && (opened = ring_open(false))))
+            return fail(why, "no pinned host memory for the copies could be had");
+        if (ull__backing_map(piece) != CUDA_SUCCESS) {
+            good = fail(why, "the device could not map its memory");
+            break;
+        }
+        if (!copy_piece(piece)) {
+            good = fail(why, "the device could not copy");
+            release(piece);
+            break;
+        }
+        piece->host = NULL;
+        eviction->moved -= piece->bytes < eviction->moved ? piece->bytes : eviction->moved;
+        eviction->by_ordinal[ordinal] -= piece->bytes;
+        eviction->progress(eviction);
+    }
+    if (opened)
+        ring_close();
+    return good;
+}
+
+bool ull__restore(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
+{
+    if (!host_memory)
+        return true;
+    if (!make_all(why))
+        return false;
+    for (int ordinal = 0; ordinal < MAX_ORDINALS; ordinal++)
+        if (!restore_device(eviction, ordinal, why)) {
+            unmake_memory(); /* what is back stays back; the rest can be tried again */
+            return false;
+        }
+    munmap(host_memory, host_bytes);
+    host_memory = NULL;
+    host_bytes = 0;
+    return true;
+}
