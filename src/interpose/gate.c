@@ -32,11 +32,10 @@ static bool is_free(void)
         const union ull__cuda *real = ull__jump_driver();                                          \
         if (unlikely(!real || !real->symbol))                                                      \
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
-        if (before_start(ULL_CU_##symbol))                                                         \
+        bool held = ull__held(); /* also notices a fork, so it comes first */                      \
+        if (before_start(ULL_CU_##symbol) || (held && likely(!ull__gates_wanted())))               \
             return ull__do_##symbol args;                                                          \
-        if (likely(ull__held())) {                                                                 \
-            if (likely(!ull__gates_wanted()))                                                      \
-                return ull__do_##symbol args;                                                      \
+        if (held) {                                                                                \
             struct ull__gate_lane *lane = ull__gate_enter();                                       \
             CUresult result = ull__do_##symbol args;                                               \
             ull__gate_leave(lane);                                                                 \
