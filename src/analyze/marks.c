@@ -155,6 +155,7 @@ static void find_turnovers(struct ull__marks *marks)
     double all = 0, sum = 0;
     for (int i = 0; i < 64; i++)
         all += marks->ages[i];
+    marks->freed = all;
     for (int i = 0; all > 0 && i < 64; i++) {
         double before = sum;
         sum += marks->ages[i];

@@ -21,6 +21,7 @@ struct ull__marks {
     double held[ULL_WINDOWS]; /* by time, whatever the pieces are */
     size_t held_count;
     uint64_t begin_ns, end_ns; /* of the process, as far as is known */
+    double freed;              /* bytes, of what was live */
     double turnovers;          /* how often the usual byte was allocated anew; 0: none was freed */
 
     /* While it is filled. */

@@ -16,7 +16,11 @@
 #include "trend.h"
 #include "verdict_private.h"
 
-enum { SUSPECTS = 3, TURNOVERS_LEAST = 8 };
+enum {
+    SUSPECTS = 3,
+    TURNOVERS_LEAST = 8,
+    ROUNDS_LEAST = 200 /* more than one pass through a network usually has of the same kind */
+};
 
 /* A process is hidden from a record of the driver alone if it has an allocator of its own: the driver's calls
  * stop after the start. */
@@ -156,6 +160,19 @@ static void say_unsure(struct ull__verdict *verdict, const struct subject *subje
         ull__verdict_size(subject->trend.rise, rise), subject->trend.steps);
 }
 
+static void say_one_pass(struct ull__verdict *verdict, const struct subject *subject)
+{
+    const struct ull__trend *trend = &subject->trend;
+    char rise[ULL_SIZE_TEXT];
+    ull__verdict_say(
+        verdict,
+        "too short to tell: live bytes rose by %s to the end, and %.0f %% of all that was "
+        "allocated stayed, as in one pass through a deep network",
+        ull__verdict_size(trend->rise, rise),
+        100 * trend->rise / (trend->rise + subject->marks->freed));
+    ull__verdict_say(verdict, "a record of more steps tells a leak from that");
+}
+
 /* --- one process ------------------------------------------------------------------------------------------------ */
 
 /* Growth that frees which were lost could explain: each makes one block that seems to live for ever. */
@@ -201,6 +218,18 @@ static bool judge_grown(struct ull__verdict *verdict, const struct subject *subj
             verdict, "this is told from the driver's calls alone: an allocator's segments grow");
     }
     return say_suspects(verdict, subject);
+}
+
+/*
+ * One pass through a deep network, too, makes the same in each layer and keeps it, until it is through or out of
+ * memory. Only if most of what comes goes again, or in more rounds than a network has layers, is that a leak.
+ */
+static bool may_be_one_pass(const struct subject *subject, double kept)
+{
+    const struct ull__marks *marks = subject->marks;
+    bool many = marks->pieces == ULL_PIECES_PERIODS && marks->count > ROUNDS_LEAST;
+    bool segments = marks->freed <= 0 && !subject->facts->processes[subject->process].chunks;
+    return !many && !segments && kept > 0.3 * (kept + marks->freed);
 }
 
 /* Sums do not show it, but of one kind all stay. */
@@ -254,13 +283,18 @@ static bool judge_process(struct ull__verdict *verdict, const struct subject *su
         say_short(verdict, subject);
         return true;
     }
+    if (trend->kind == ULL_TREND_RISING && may_be_one_pass(subject, trend->rise)) {
+        say_one_pass(verdict, subject);
+        return true;
+    }
     if (trend->kind == ULL_TREND_RISING)
         return judge_grown(verdict, subject, hidden);
     if (hidden) {
         say_better_record(verdict);
         return true;
     }
-    if (subject->kept->count > subject->facts->history->dropped) {
+    if (subject->kept->count > subject->facts->history->dropped &&
+        !may_be_one_pass(subject, (double)subject->kept->bytes)) {
         judge_kept(verdict, subject);
         return true;
     }

@@ -450,6 +450,21 @@ static struct ull__history *fast_leak(uint64_t seed)
     return finish(sim, 1);
 }
 
+/* Losses in a list keep the graph of each step, and with it all activations. */
+static struct ull__history *kept_graphs(uint64_t seed)
+{
+    struct sim *sim = begin(seed);
+    struct net net = make_net(sim, 0);
+    for (uint64_t i = 0, n = sim_between(sim, 220, 500); i < n; i++) {
+        struct sim_list kept = {0};
+        struct sim_block *input = sim_alloc(sim, 0, 4 * MIB, "input");
+        forward(&net, &kept);
+        sim_forget_list(&kept);
+        sim_free(sim, input);
+    }
+    return finish(sim, 1);
+}
+
 static struct ull__history *warm_up_then_leak(uint64_t seed)
 {
     struct sim *sim = begin(seed);
@@ -614,6 +629,21 @@ static struct ull__history *few_requests(uint64_t seed)
     return requests(seed, 2 + seed % 3, 0);
 }
 
+/* A deep network's first pass, which ends out of memory: all that it makes it keeps, layer by layer. */
+static struct ull__history *one_pass(uint64_t seed)
+{
+    struct sim *sim = begin(seed);
+    struct net net = make_net(sim, 0);
+    struct sim_list kept = {0};
+    net.layers = (unsigned int)sim_between(sim, 12, LAYERS_MOST);
+    net.per_layer = (unsigned int)sim_between(sim, 1, 4);
+    for (unsigned int i = 0; i < net.layers; i++)
+        net.activations[i] = net.activations[net.alike ? 0 : i % 3] + 1;
+    forward(&net, &kept);
+    sim_forget_list(&kept);
+    return finish(sim, 1);
+}
+
 static struct ull__history *only_weights(uint64_t seed)
 {
     struct sim *sim = sim_create(seed, SIM_CACHED);
@@ -766,6 +796,7 @@ const struct scene scenes[] = {
     {"reserve grows, live bytes do not", growing_reserve, IS(CACHE), 0, 0, false},
     {"slow leak of 1 KiB a step", slow_leak, IS(LEAK), 0, 0, false},
     {"leak of any size in every step", fast_leak, IS(LEAK), 0, 0, false},
+    {"leak of each step's whole graph", kept_graphs, IS(LEAK), 0, 0, false},
     {"warm-up, then a leak", warm_up_then_leak, IS(LEAK), 0, 0, false},
     {"leak under a large sawtooth", leak_under_sawtooth, IS(LEAK), 0, 0, false},
     {"leak now and then", leak_now_and_then, IS(LEAK), 0, 0, false},
@@ -780,6 +811,7 @@ const struct scene scenes[] = {
     {"too short: few steps", few_steps, IS(UNKNOWN), 0, 0, false},
     {"too short: few steps that leak", few_steps_that_leak, IS(UNKNOWN), 0, 0, false},
     {"too short: few requests", few_requests, IS(UNKNOWN), 0, 0, false},
+    {"too short: one pass through a deep network", one_pass, IS(UNKNOWN), 0, 0, false},
     {"too short: only weights", only_weights, IS(UNKNOWN), 0, 0, false},
     {"driver's calls of a caching allocator", hidden_steady, IS(UNKNOWN), 0, 0, false},
     {"driver's calls of a caching allocator that grows", hidden_leak, IS(LEAK), 0, 0, false},
