@@ -84,7 +84,7 @@ _ullage() {
     replay:-m | replay:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:--max-request) words='256MiB 512MiB 1GiB' ;;
     run:--name | replay:--repeat | replay:--hold) return ;;
-    run:--report | run:--record)
+    run:--report | run:--record | replay:--record)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
@@ -133,7 +133,7 @@ _ullage() {
         fi
         ;;
     replay:*)
-        words='--preallocate --growth --device --repeat --hold --pool -m --memory --compare -o --output -h --help'
+        words='--preallocate --growth --device --repeat --hold --pool -m --memory --compare --record -o --output -h --help'
         if [[ $word != -* ]]; then
             mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.gz' -- "$word")
             return

@@ -51,6 +51,7 @@ static void print_help(void)
            "                   the device has)\n"
            "  --compare        show what the recorded program's own allocator held, from\n"
            "                   recorded.jsonl beside the trace\n"
+           "  --record FILE    record what the pool hands out, for `ullage report`\n"
            "\n"
            "Exit code: 0 completed; 1 out of memory, or a trace that cannot be played.\n");
 }
@@ -61,7 +62,7 @@ struct replay_options {
     const char *trace;
     bool pool, compare;
     int device; /* as in struct replay_pool_request */
-    const char *memory;
+    const char *memory, *record;
     struct ull_size limit;
 };
 
@@ -103,9 +104,11 @@ static bool read_device(const char *text, int *device)
 static int check_options(struct replay_options *options)
 {
     struct ull_error err;
-    if (!options->pool && (options->memory || options->compare))
+    if (!options->pool && (options->memory || options->compare || options->record))
         return cli_usage_error("replay", "%s goes with --pool only",
-                               options->memory ? "--memory" : "--compare");
+                               options->memory    ? "--memory"
+                               : options->compare ? "--compare"
+                                                  : "--record");
     if (!options->pool && options->device == REPLAY_DEVICE_HOST)
         return cli_usage_error("replay", "--device is 'host': without --pool expected cuda:N, as "
                                          "cuda:0");
@@ -119,7 +122,7 @@ static int check_options(struct replay_options *options)
 /* 0 to go on, -1 after --help, else the exit code. */
 static int parse_options(int argc, char **argv, struct replay_options *options)
 {
-    enum { PREALLOCATE = 256, GROWTH, DEVICE, REPEAT, HOLD, POOL, COMPARE };
+    enum { PREALLOCATE = 256, GROWTH, DEVICE, REPEAT, HOLD, POOL, COMPARE, RECORD };
     static const struct option longs[] = {{"preallocate", no_argument, NULL, PREALLOCATE},
                                           {"growth", no_argument, NULL, GROWTH},
                                           {"device", required_argument, NULL, DEVICE},
@@ -128,6 +131,7 @@ static int parse_options(int argc, char **argv, struct replay_options *options)
                                           {"pool", no_argument, NULL, POOL},
                                           {"memory", required_argument, NULL, 'm'},
                                           {"compare", no_argument, NULL, COMPARE},
+                                          {"record", required_argument, NULL, RECORD},
                                           {"output", required_argument, NULL, 'o'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -165,6 +169,9 @@ static int parse_options(int argc, char **argv, struct replay_options *options)
             break;
         case COMPARE:
             options->compare = true;
+            break;
+        case RECORD:
+            options->record = optarg;
             break;
         case 'm':
             options->memory = optarg;
@@ -297,7 +304,8 @@ static int play_pool(const struct replay_options *options, const struct trace *t
                                           .memory = options->limit,
                                           .preallocate = options->request.preallocate,
                                           .repeat = options->request.repeat,
-                                          .hold_seconds = options->request.hold_seconds};
+                                          .hold_seconds = options->request.hold_seconds,
+                                          .record = options->record};
     struct replay_pool_result result;
     struct replay_recorded recorded;
     struct ull_error err;

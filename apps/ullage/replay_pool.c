@@ -17,7 +17,7 @@
 
 #include "device.h"
 #include "error.h"
-#include "ullage/pool.h"
+#include "ullage/record.h"
 
 /* Streams of the trace share these if there are more; each takes memory of a card. */
 enum { MAX_STREAMS = 64 };
@@ -28,6 +28,8 @@ struct pool_player {
     struct replay_pool_result *result;
     struct ull__device *device;
     struct ull_pool *pool;
+    struct ull_record *record; /* NULL: not asked for; then these two as well */
+    struct ull_alloc *over_pool, *recorded;
     void **addresses;       /* per slot of the trace; NULL where nothing is live */
     void **slot_streams;    /* per slot: where it was allocated */
     uint8_t *event_streams; /* per event: which of `streams` */
@@ -134,6 +136,21 @@ static void note_failure(struct pool_player *player, size_t i, void *stream)
         ull_pool_free(player->pool, address, stream);
 }
 
+static ull_status allocate(struct pool_player *player, uint64_t bytes, void *stream, void **address)
+{
+    if (player->recorded)
+        return ull_alloc_allocate(player->recorded, bytes, stream, address);
+    return ull_pool_allocate(player->pool, bytes, stream, address);
+}
+
+static void give_back(struct pool_player *player, void *address, void *stream)
+{
+    if (player->recorded)
+        ull_alloc_free(player->recorded, address, stream);
+    else
+        ull_pool_free(player->pool, address, stream);
+}
+
 static inline void play_event(struct pool_player *player, size_t i)
 {
     const struct trace_event *event = &player->trace->events[i];
@@ -141,13 +158,12 @@ static inline void play_event(struct pool_player *player, size_t i)
     if (event->allocates) {
         void *stream = player->streams[player->event_streams[i]];
         player->slot_streams[event->slot] = stream;
-        if (ull_pool_allocate(player->pool, event->size ? event->size : 1, stream, address) !=
-            ULL_OK) {
+        if (allocate(player, event->size ? event->size : 1, stream, address) != ULL_OK) {
             *address = NULL;
             note_failure(player, i, stream);
         }
     } else {
-        ull_pool_free(player->pool, *address, player->slot_streams[event->slot]);
+        give_back(player, *address, player->slot_streams[event->slot]);
         *address = NULL;
     }
 }
@@ -170,7 +186,7 @@ static void play(struct pool_player *player)
 static void free_leftovers(struct pool_player *player)
 {
     for (uint32_t slot = 0; slot < player->trace->slots; slot++) {
-        ull_pool_free(player->pool, player->addresses[slot], player->slot_streams[slot]);
+        give_back(player, player->addresses[slot], player->slot_streams[slot]);
         player->addresses[slot] = NULL;
     }
 }
@@ -230,6 +246,34 @@ static ull_status take_latencies(struct pool_player *player, struct ull_error *e
     return ULL_OK;
 }
 
+/* --- the record --------------------------------------------------------------------------------------- */
+
+/* What is recorded is what --repeat asks for, without the repetition in which latencies are taken. */
+static ull_status start_record(struct pool_player *player, struct ull_error *err)
+{
+    const char *path = player->request->record;
+    if (!path)
+        return ULL_OK;
+    ull_status status = ull_record_create(path, NULL, &player->record, err);
+    if (status == ULL_OK && ull_alloc_over_pool(player->pool, &player->over_pool) != ULL_OK)
+        status = ull__fail(err, ULL_E_SYSTEM, "no memory to record");
+    if (status == ULL_OK)
+        status = ull_recorder_create(player->over_pool, player->record, player->result->device,
+                                     &player->recorded, err);
+    return status;
+}
+
+static ull_status end_record(struct pool_player *player, struct ull_error *err)
+{
+    ull_status status = player->record ? ull_record_error(player->record, err) : ULL_OK;
+    ull_alloc_destroy(player->recorded);
+    ull_record_destroy(player->record);
+    ull_alloc_destroy(player->over_pool);
+    player->recorded = player->over_pool = NULL;
+    player->record = NULL;
+    return status;
+}
+
 /* --- all of it --------------------------------------------------------------------------------------- */
 
 static ull_status play_all(struct pool_player *player, struct ull_error *err)
@@ -255,11 +299,13 @@ static ull_status play_all(struct pool_player *player, struct ull_error *err)
     result->unmaps = stats.unmaps;
     if (result->operations)
         result->ns_per_operation = (double)spent / (double)result->operations;
-    return take_latencies(player, err);
+    ull_status status = end_record(player, err);
+    return status == ULL_OK ? take_latencies(player, err) : status;
 }
 
 static void finish(struct pool_player *player)
 {
+    end_record(player, NULL);
     ull_pool_destroy(player->pool);
     for (unsigned int i = 1; i < player->stream_count; i++)
         player->device->ops->stream_destroy(player->device, player->streams[i]);
@@ -288,6 +334,8 @@ ull_status replay_pool_play(const struct replay_pool_request *request, const str
         status = open_streams(&player, err);
     if (status == ULL_OK)
         status = open_pool(&player, err);
+    if (status == ULL_OK)
+        status = start_record(&player, err);
     if (status == ULL_OK)
         status = play_all(&player, err);
     finish(&player);

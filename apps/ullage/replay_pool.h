@@ -20,6 +20,7 @@ struct replay_pool_request {
     bool preallocate;       /* take the limit at the start, and no more */
     long repeat;
     unsigned int hold_seconds;
+    const char *record; /* path of a record to make, or NULL */
 };
 
 /* How many operations took up to 2^i nanoseconds, and longer than the bucket before. */

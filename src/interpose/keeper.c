@@ -16,7 +16,10 @@
 #include <unistd.h>
 
 #include "interpose.h"
+#include "self.h"
 #include "suspend.h"
+
+_Static_assert((int)ULL_OWN_COMMAND == (int)ULL_COMMAND_TEXT, "a command is a command");
 
 enum {
     TICK_NS = 100000000,
@@ -32,33 +35,6 @@ struct joining {
     ull_status status;
     struct ull_error err;
 };
-
-/* Field 22 of /proc/self/stat: when the process started, in clock ticks after boot. */
-static uint64_t start_ticks(void)
-{
-    char text[1024];
-    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    char *at = strrchr(text, ')'); /* the command's name may hold anything, also ')' */
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at ? strtoull(at + 1, NULL, 10) : 0;
-}
-
-static void own_command(char command[ULL_COMMAND_TEXT])
-{
-    int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, command, ULL_COMMAND_TEXT - 1);
-    if (fd >= 0)
-        close(fd);
-    command[length > 0 ? length : 0] = '\0';
-    command[strcspn(command, "\n")] = '\0';
-}
 
 static int look_at_first(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -135,9 +111,9 @@ ull_status ull__keeper_start(const char *path, struct ull_error *err)
     struct joining joining = {
         .path = path, .lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
     joining.identity.pid = (uint32_t)getpid();
-    joining.identity.start_ticks = start_ticks();
+    joining.identity.start_ticks = ull__own_start_ticks();
     joining.identity.account_root = ull__family_root(&joining.identity.account_root_ticks);
-    own_command(joining.identity.command);
+    ull__own_command(joining.identity.command);
 
     int failed = ull__own_thread(keep, &joining);
     if (failed) {

@@ -12,6 +12,7 @@
 #include "ullage/device.h"
 #include "ullage/policy.h"
 #include "ullage/pool.h"
+#include "ullage/record.h"
 #include "ullage/stats.h"
 #include "ullage/status.h"
 #pragma GCC visibility pop

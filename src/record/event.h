@@ -66,7 +66,11 @@ enum ull__event_wait {
 enum { ULL_EVENT_NO_DEVICE = 0xff };
 
 struct ull__event {
-    uint64_t time_ns; /* CLOCK_MONOTONIC when the call returned; in a history, since its beginning */
+    /*
+     * CLOCK_MONOTONIC when the call returned; of a free when it was called, since the address may be another's
+     * when it returns. In a history, since its beginning.
+     */
+    uint64_t time_ns;
     uint64_t address; /* device address or handle */
     uint64_t size;
     int64_t charged;

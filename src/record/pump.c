@@ -55,6 +55,8 @@ void ull__pump_put(struct ull__pump *pump, struct ull__event *event, uint64_t be
 {
     event->time_ns = ull__record_now();
     uint64_t took = began_ns ? event->time_ns - began_ns : 0;
+    if (began_ns && (event->kind == ULL_EVENT_FREE || event->kind == ULL_EVENT_CHUNK_FREE))
+        event->time_ns = began_ns; /* the address may be another's by now */
     event->latency_ns = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
     event->thread = thread_id();
     if (pump->stacks && began_ns) /* what no call of the program's asked for has no stack */
@@ -112,7 +114,10 @@ static void write_end(struct ull__pump *pump)
                                   .device = ULL_EVENT_NO_DEVICE};
         ull__writer_event(pump->writer, &mark);
     }
-    ull__writer_event(pump->writer, &end);
+    if (!pump->options.second)
+        ull__writer_event(pump->writer, &end);
+    if (pump->options.alone)
+        ull__writer_over(pump->writer, end.time_ns, 0);
     ull__writer_flush(pump->writer, ull__ring_dropped(pump->ring));
 }
 

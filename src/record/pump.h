@@ -17,6 +17,8 @@ struct ull__pump;
 struct ull__pump_options {
     const char *path, *id; /* as of ull__writer_open */
     bool stacks;
+    bool alone;              /* the record is this program's: it is over when the program says so */
+    bool second;             /* another writer tells of this process, and of its end */
     const char *thread_name; /* at most 15 characters */
     /* Called by the thread; NULL: nothing to do. */
     void (*event)(void *data, struct ull__writer *writer, struct ull__event *event);
@@ -34,7 +36,7 @@ bool ull__pump_start(struct ull__pump *pump);
 
 /*
  * By any thread, without waiting: fills in the time, the latency since `began_ns`, and this thread's number, and with
- * stacks also the caller's, if `began_ns` is not 0.
+ * stacks also the caller's, if `began_ns` is not 0. A free gets the time at which it began.
  */
 void ull__pump_put(struct ull__pump *pump, struct ull__event *event, uint64_t began_ns);
 

@@ -28,8 +28,8 @@ void plot_line(FILE *out, const struct report_look *look, const struct ull__time
     for (int column = 0; column < columns; column++) {
         uint64_t to = (uint64_t)((double)timeline->end_ns * (column + 1) / columns);
         uint64_t value = highest(timeline, live, &at, to + (column + 1 == columns));
-        /* Only nothing is empty, and only the peak is full. */
-        int level = value == 0 ? 0 : value == top ? 8 : 1 + (int)((double)value / (double)top * 7);
+        /* Only nothing is empty, and only the peak is full. What is live may be ahead of what is held. */
+        int level = value == 0 ? 0 : value >= top ? 8 : 1 + (int)((double)value / (double)top * 7);
         fputs(look->utf8 ? heights[level] : plain[level], out);
     }
     fputc('\n', out);
