@@ -103,6 +103,13 @@ _ullage() {
         *) words="$words -q --quiet --timeout -h --help" ;;
         esac
         ;;
+    top:-o | top:--output) words='table json ndjson' ;;
+    top:-s | top:--sort) words='name pid user budget held peak use trend' ;;
+    top:-d | top:--delay) words='0.5 1 2 5 10' ;;
+    top:-n | top:--rounds | top:-f | top:--filter) return ;;
+    top:*)
+        words='-d --delay -s --sort -r --reverse -f --filter --flat --readonly --ascii -n --rounds -o --output -h --help'
+        ;;
     query:-i | query:--id) words=$(_ullage_cards) ;;
     query:-f | query:--filename)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")

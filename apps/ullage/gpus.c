@@ -181,12 +181,18 @@ static void describe(const struct gpu *gpu, const struct ull__nvml_process *from
                                    from->used_bytes > most ? ULL_NVML_UNKNOWN : from->used_bytes,
                                .gpu_instance = from->gpu_instance,
                                .compute_instance = from->compute_instance,
-                               .place = proc_place(from->pid)};
-    if (to->place == PROC_UNSEEN || !proc_command(from->pid, to->command, sizeof to->command))
-        to->command[0] = 0;
+                               .place = PROC_UNSEEN};
 }
 
-void gpus_update_processes(struct gpus *gpus)
+void gpus_describe(struct gpu_process *process)
+{
+    process->place = proc_place(process->pid);
+    if (process->place == PROC_UNSEEN ||
+        !proc_command(process->pid, process->command, sizeof process->command))
+        process->command[0] = 0;
+}
+
+void gpus_list_processes(struct gpus *gpus)
 {
     for (int i = 0; i < gpus->count; i++) {
         struct gpu *gpu = &gpus->gpu[i];
@@ -201,4 +207,12 @@ void gpus_update_processes(struct gpus *gpus)
             describe(gpu, &found[p], &processes[p]);
         free(found);
     }
+}
+
+void gpus_update_processes(struct gpus *gpus)
+{
+    gpus_list_processes(gpus);
+    for (int i = 0; i < gpus->count; i++)
+        for (int p = 0; p < gpus->gpu[i].process_count; p++)
+            gpus_describe(&gpus->gpu[i].processes[p]);
 }

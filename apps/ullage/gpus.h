@@ -69,5 +69,8 @@ void gpus_update_memory(struct gpus *gpus);
 void gpus_update_busy(struct gpus *gpus);
 /* With commands, which cost a look into /proc for each process. */
 void gpus_update_processes(struct gpus *gpus);
+/* Without that: all places are PROC_UNSEEN and commands empty until gpus_describe is called. */
+void gpus_list_processes(struct gpus *gpus);
+void gpus_describe(struct gpu_process *process);
 
 #endif

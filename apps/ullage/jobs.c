@@ -18,13 +18,6 @@
 
 enum { LISTED_PROCESSES = 1024, LISTED_DEVICES = 128 };
 
-struct paths {
-    char (*path)[ULL_PATH_TEXT];
-    int count;
-    int capacity;
-    bool failed;
-};
-
 void job_remove_if_over(struct ull__ledger *ledger)
 {
     char assignment[ULL_PATH_TEXT + 16];
@@ -33,27 +26,53 @@ void job_remove_if_over(struct ull__ledger *ledger)
         ull__ledger_remove_if_dead(ledger);
 }
 
-static void collect_path(struct ull__ledger *ledger, void *data)
+/* Everybody has left it, and nobody can come any more: then the ledger is gone. */
+static bool is_over(struct ull__ledger *ledger)
 {
-    struct paths *paths = data;
     struct ull__job_view view;
     ull__ledger_job(ledger, &view);
-    if (!view.supervisor_alive && view.process_count == 0) {
-        job_remove_if_over(ledger);
-        if (access(ull__ledger_path(ledger), F_OK) != 0)
-            return;
+    if (view.supervisor_alive || view.process_count > 0)
+        return false;
+    job_remove_if_over(ledger);
+    return access(ull__ledger_path(ledger), F_OK) != 0;
+}
+
+/* The new list is made of ledgers of the old one that are still there, and of those that are new. */
+struct refreshing {
+    struct job_list *old, new;
+    int capacity;
+    bool failed;
+};
+
+static bool is_new(const char *path, void *data)
+{
+    struct refreshing *refreshing = data;
+    for (int i = 0; i < refreshing->old->count; i++) {
+        struct live_job *job = &refreshing->old->jobs[i];
+        if (strcmp(ull__ledger_path(job->report.ledger), path) == 0) {
+            job->listed = !ull__ledger_is_copy(job->report.ledger); /* a copy grows old */
+            return !job->listed;
+        }
     }
-    if (paths->count == paths->capacity) {
-        int capacity = paths->capacity ? paths->capacity * 2 : 16;
-        void *grown = realloc(paths->path, (size_t)capacity * sizeof *paths->path);
+    return true;
+}
+
+static void add_ledger(struct ull__ledger *ledger, void *data)
+{
+    struct refreshing *refreshing = data;
+    struct job_list *list = &refreshing->new;
+    if (list->count == refreshing->capacity) {
+        int capacity = refreshing->capacity ? refreshing->capacity * 2 : 16;
+        struct live_job *grown = realloc(list->jobs, (size_t)capacity * sizeof *grown);
         if (!grown) {
-            paths->failed = true;
+            refreshing->failed = true;
+            ull__ledger_close(ledger);
             return;
         }
-        paths->path = grown;
-        paths->capacity = capacity;
+        list->jobs = grown;
+        refreshing->capacity = capacity;
     }
-    snprintf(paths->path[paths->count++], ULL_PATH_TEXT, "%s", ull__ledger_path(ledger));
+    list->jobs[list->count++] = (struct live_job){.report.ledger = ledger};
 }
 
 static int by_name(const void *left, const void *right)
@@ -77,10 +96,9 @@ static bool is_member(const struct job_list *list, uint32_t pid)
     return false;
 }
 
-/* The job that a process outside belongs to: the innermost, whose supervisor is closest. */
-static struct live_job *job_of(struct job_list *list, uint32_t pid)
+int jobs_owner(const struct job_list *list, uint32_t pid)
 {
-    struct live_job *found = NULL;
+    int found = -1;
     uint32_t found_supervisor = 0;
     for (int j = 0; j < list->count; j++) {
         char assignment[ULL_PATH_TEXT + 16];
@@ -89,10 +107,10 @@ static struct live_job *job_of(struct job_list *list, uint32_t pid)
         ull__ledger_job(ledger, &view);
         snprintf(assignment, sizeof assignment, "ULLAGE_JOB=%s", ull__ledger_path(ledger));
         if (proc_has_variable(pid, assignment))
-            return &list->jobs[j];
+            return j;
         if (view.supervisor_alive && proc_descends(pid, view.supervisor_pid) &&
-            (!found || proc_descends(view.supervisor_pid, found_supervisor))) {
-            found = &list->jobs[j];
+            (found < 0 || proc_descends(view.supervisor_pid, found_supervisor))) {
+            found = j;
             found_supervisor = view.supervisor_pid;
         }
     }
@@ -127,54 +145,75 @@ static void find_outside(struct job_list *list, struct ull__nvml *nvml)
                          ? 0
                          : ull__nvml_processes(nvml, devices[d].handle, processes, LISTED_PROCESSES);
         for (int p = 0; p < listed && p < LISTED_PROCESSES; p++) {
-            struct live_job *job =
-                is_member(list, processes[p].pid) ? NULL : job_of(list, processes[p].pid);
-            if (job)
-                add_outside(job, devices[d].uuid, &processes[p]);
+            int job = is_member(list, processes[p].pid) ? -1 : jobs_owner(list, processes[p].pid);
+            if (job >= 0)
+                add_outside(&list->jobs[job], devices[d].uuid, &processes[p]);
         }
     }
     free(devices);
     free(processes);
 }
 
+static void free_job(struct live_job *job)
+{
+    ull__ledger_close(job->report.ledger);
+    seen_free(&job->history);
+    free(job->outside);
+}
+
+bool jobs_open(struct job_list *list, struct ull__nvml *nvml)
+{
+    struct refreshing refreshing = {.old = list};
+    for (int i = 0; i < list->count; i++)
+        list->jobs[i].listed = false;
+    ull__ledger_take(is_new, add_ledger, &refreshing);
+    for (int i = 0; i < list->count; i++) {
+        struct ull__ledger *ledger = list->jobs[i].report.ledger;
+        if (list->jobs[i].listed) {
+            list->jobs[i].report.ledger = NULL;
+            add_ledger(ledger, &refreshing);
+        }
+        free_job(&list->jobs[i]);
+    }
+    free(list->jobs);
+    *list = (struct job_list){.jobs = refreshing.new.jobs};
+    for (int i = 0; i < refreshing.new.count; i++) {
+        struct ull__ledger *ledger = list->jobs[i].report.ledger;
+        ull__ledger_sweep(ledger, nvml ? ull__nvml_listed : NULL, nvml);
+        if (is_over(ledger))
+            ull__ledger_close(ledger);
+        else
+            list->jobs[list->count++] = list->jobs[i];
+    }
+    if (list->count)
+        qsort(list->jobs, (size_t)list->count, sizeof *list->jobs, by_name);
+    return !refreshing.failed;
+}
+
 bool jobs_gather(struct job_list *list)
 {
     static const struct ull__linker linker = {.open = dlopen, .symbol = dlsym};
-    struct paths paths = {0};
     struct ull__nvml nvml;
+    *list = (struct job_list){0};
     bool has_nvml = ull__nvml_init(&nvml, &linker, NULL, NULL) == ULL_OK;
-    memset(list, 0, sizeof *list);
-    ull__ledger_each(collect_path, &paths);
-    list->jobs = calloc((size_t)paths.count + 1, sizeof *list->jobs);
-    for (int i = 0; list->jobs && i < paths.count; i++) {
-        struct live_job *job = &list->jobs[list->count];
-        if (ull__ledger_open(paths.path[i], &job->report.ledger, NULL) != ULL_OK)
-            continue; /* ended in between */
-        ull__ledger_sweep(job->report.ledger, has_nvml ? ull__nvml_listed : NULL, &nvml);
-        list->count++;
-    }
-    free(paths.path);
-    if (list->jobs)
-        qsort(list->jobs, (size_t)list->count, sizeof *list->jobs, by_name);
-    for (int i = 0; list->jobs && i < list->count; i++) {
+    bool good = jobs_open(list, has_nvml ? &nvml : NULL);
+    for (int i = 0; i < list->count; i++) {
         struct live_job *job = &list->jobs[i];
         seen_update(&job->history, job->report.ledger);
         job->report.history = &job->history;
     }
-    if (has_nvml && list->jobs)
+    if (has_nvml && good)
         find_outside(list, &nvml);
     ull__nvml_finish(&nvml);
-    return list->jobs && !paths.failed;
+    return good;
 }
 
 void jobs_free(struct job_list *list)
 {
-    for (int i = 0; i < list->count; i++) {
-        ull__ledger_close(list->jobs[i].report.ledger);
-        seen_free(&list->jobs[i].history);
-        free(list->jobs[i].outside);
-    }
+    for (int i = 0; i < list->count; i++)
+        free_job(&list->jobs[i]);
     free(list->jobs);
+    *list = (struct job_list){0};
 }
 
 /* "train (1a2b3c4d), serve (99aabbcc)" of the jobs that have this name, or of all where it is NULL. */

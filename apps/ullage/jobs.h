@@ -1,13 +1,15 @@
-/* jobs.h: all jobs of this machine that may be seen, gathered for `ullage ps`. */
+/* jobs.h: all jobs of this machine that may be seen, gathered for `ullage ps`, `top` and `query`. */
 #ifndef ULLAGE_JOBS_H
 #define ULLAGE_JOBS_H
 
 #include "job_json.h"
+#include "nvml.h"
 
 struct live_job {
     struct shown_job report; /* points into the two below */
     struct seen history;
     struct outside_process *outside;
+    bool listed; /* of jobs_open alone: still there */
 };
 
 struct job_list {
@@ -21,7 +23,20 @@ struct job_list {
  */
 void job_remove_if_over(struct ull__ledger *ledger);
 
-/* Removes ledgers that nobody is left in on the way. False for want of memory. */
+/*
+ * Opens the ledgers of all jobs, swept, and removes those that nobody is left in. list is empty (all zeros),
+ * or of the last call, whose ledgers then stay open. Histories and processes outside are left empty. nvml
+ * tells what the driver still lists; NULL if it cannot be asked. False for want of memory; the list is good,
+ * but not whole.
+ */
+bool jobs_open(struct job_list *list, struct ull__nvml *nvml);
+/*
+ * The place of the job that a process belongs to which is in no ledger: the innermost, whose supervisor is
+ * closest; or -1. Reads environments and parents in /proc for every job.
+ */
+int jobs_owner(const struct job_list *list, uint32_t pid);
+
+/* All of it for one look: ledgers, histories and processes outside, with an NVML opened and closed again. */
 bool jobs_gather(struct job_list *list);
 void jobs_free(struct job_list *list);
 

@@ -13,6 +13,7 @@ static const struct {
 } commands[] = {
     {"run", cmd_run, "run a program and all it starts inside a GPU memory budget"},
     {"ps", cmd_ps, "show jobs, their processes and what they hold"},
+    {"top", cmd_top, "watch cards, jobs and processes as they change"},
     {"budget", cmd_budget, "change what a running job may hold"},
     {"suspend", cmd_suspend, "move a job's GPU memory to the host; it waits there"},
     {"resume", cmd_resume, "bring a suspended job back to its card"},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -110,6 +111,17 @@ int proc_children(uint32_t pid, uint32_t **children)
     if (tasks)
         closedir(tasks);
     return told ? count : -1;
+}
+
+bool proc_user(uint32_t pid, uint32_t *uid)
+{
+    char path[64];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%u", pid);
+    if (stat(path, &status) != 0)
+        return false;
+    *uid = status.st_uid;
+    return true;
 }
 
 uint32_t proc_parent(uint32_t pid)

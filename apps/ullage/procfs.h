@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whose it is (its effective user); false if there is no such process. */
+bool proc_user(uint32_t pid, uint32_t *uid);
 /* The parent, or 0 if there is no such process. */
 uint32_t proc_parent(uint32_t pid);
 struct proc_stat {

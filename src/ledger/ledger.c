@@ -283,7 +283,15 @@ static struct ull__ledger *open_to_look(const char *path)
     return ledger;
 }
 
-static void each_in(const char *folder, void (*visit)(struct ull__ledger *, void *), void *data)
+/* Who looks, and at what. */
+struct looking {
+    bool (*wanted)(const char *path, void *data); /* NULL: everything */
+    void (*visit)(struct ull__ledger *ledger, void *data);
+    void *data;
+    bool hand_over; /* visit is to close it */
+};
+
+static void each_in(const char *folder, const struct looking *looking)
 {
     DIR *dir = opendir(folder);
     struct dirent *entry;
@@ -292,24 +300,27 @@ static void each_in(const char *folder, void (*visit)(struct ull__ledger *, void
         if (strlen(entry->d_name) != 32 ||
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             continue;
+        if (looking->wanted && !looking->wanted(path, looking->data))
+            continue;
         struct ull__ledger *ledger = open_to_look(path);
         if (!ledger)
             continue;
         /* Who lists jobs cannot tell when the driver has freed what a dead process held. */
         ull__ledger_sweep(ledger, ull__assume_listed, NULL);
-        visit(ledger, data);
-        ull__ledger_close(ledger);
+        looking->visit(ledger, looking->data);
+        if (!looking->hand_over)
+            ull__ledger_close(ledger);
     }
     if (dir)
         closedir(dir);
 }
 
-void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data)
+static void look_everywhere(const struct looking *looking)
 {
     char folder[ULL_PATH_TEXT];
     if (geteuid() != 0) {
         if (ull__ledger_folder(false, folder, NULL) == ULL_OK)
-            each_in(folder, visit, data);
+            each_in(folder, looking);
         return;
     }
     DIR *dir = opendir(shm_folder());
@@ -317,9 +328,26 @@ void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), voi
     while (dir && (entry = readdir(dir)))
         if (strncmp(entry->d_name, "ullage-", 7) == 0 &&
             snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) < (int)sizeof folder)
-            each_in(folder, visit, data);
+            each_in(folder, looking);
     if (dir)
         closedir(dir);
+}
+
+void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data)
+{
+    look_everywhere(&(struct looking){.visit = visit, .data = data});
+}
+
+void ull__ledger_take(bool (*wanted)(const char *path, void *data),
+                      void (*take)(struct ull__ledger *ledger, void *data), void *data)
+{
+    look_everywhere(
+        &(struct looking){.wanted = wanted, .visit = take, .data = data, .hand_over = true});
+}
+
+bool ull__ledger_is_copy(const struct ull__ledger *ledger)
+{
+    return ledger->copy;
 }
 
 const char *ull__ledger_path(const struct ull__ledger *ledger)

@@ -120,6 +120,13 @@ bool ull__ledger_remove_if_dead(struct ull__ledger *ledger);
  * nor removed, since its owner may have written anything there.
  */
 void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data);
+/*
+ * The same, but `take` gets the ledgers for good and has to close them, and paths that `wanted` turns down
+ * are passed over unopened: for those who look again and again. A copy stays as it was when it was made.
+ */
+void ull__ledger_take(bool (*wanted)(const char *path, void *data),
+                      void (*take)(struct ull__ledger *ledger, void *data), void *data);
+bool ull__ledger_is_copy(const struct ull__ledger *ledger);
 
 const char *ull__ledger_path(const struct ull__ledger *ledger);
 /* Is the `ullage run` that made it still there? */

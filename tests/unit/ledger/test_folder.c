@@ -296,6 +296,50 @@ static void removed_when_all_are_gone(void **state)
     ull__ledger_close(ledger);
 }
 
+struct taken {
+    const char *known; /* a path that is not wanted */
+    int asked, count;
+    struct ull__ledger *ledger;
+};
+
+static bool wanted(const char *path, void *data)
+{
+    struct taken *taken = data;
+    taken->asked++;
+    return !taken->known || strcmp(path, taken->known) != 0;
+}
+
+static void take(struct ull__ledger *ledger, void *data)
+{
+    struct taken *taken = data;
+    taken->count++;
+    ull__ledger_close(taken->ledger);
+    taken->ledger = ledger;
+}
+
+/* Those who look again and again keep what they have open, and get only what is new. */
+static void taken_for_good(void **state)
+{
+    (void)state;
+    struct ull__job_spec spec = test_spec(1, 100);
+    struct ull__ledger *ledger = test_create(&spec);
+    struct taken taken = {0};
+    ull__ledger_take(wanted, take, &taken);
+    assert_int_equal(taken.count, 1);
+    assert_false(ull__ledger_is_copy(taken.ledger));
+    struct taken again = {.known = ull__ledger_path(ledger)};
+    ull__ledger_take(wanted, take, &again);
+    assert_int_equal(again.asked, 1);
+    assert_int_equal(again.count, 0);
+    ull__ledger_take(NULL, take, &again);
+    assert_int_equal(again.count, 1);
+    ull__ledger_close(again.ledger);
+    test_destroy(ledger);
+    /* It stays open, and can be read, when its file is gone. */
+    assert_string_equal(ull__ledger_spec(taken.ledger)->name, spec.name);
+    ull__ledger_close(taken.ledger);
+}
+
 static int supervise(void *data)
 {
     struct ull__job_spec spec = test_spec(1, 100);
@@ -385,6 +429,7 @@ int main(void)
         IN_FRESH_PLACE(not_a_ledger),
         IN_FRESH_PLACE(another_user),
         IN_FRESH_PLACE(removed_when_all_are_gone),
+        IN_FRESH_PLACE(taken_for_good),
         IN_FRESH_PLACE(a_supervisor_is_seen_until_it_dies),
         IN_FRESH_PLACE(closing_gives_the_supervision_up),
         IN_FRESH_PLACE(another_users_ledger_is_only_looked_at),
