@@ -59,7 +59,7 @@ bool fake_capturing(CUstream stream)
     return stream->capture != NULL;
 }
 
-bool fake_capture_forbids(void)
+static bool forbids(bool others_too)
 {
     bool forbidden = false;
     if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -67,13 +67,23 @@ bool fake_capture_forbids(void)
     for (struct fake_capture *c = captures; c; c = c->next) {
         bool mine = pthread_equal(c->thread, pthread_self());
         if (c->mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
-            (!mine && (c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL ||
+            (!mine && (!others_too || c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL ||
                        thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL)))
             continue;
         c->broken = true;
         forbidden = true;
     }
     return forbidden;
+}
+
+bool fake_capture_forbids(void)
+{
+    return forbids(true);
+}
+
+bool fake_capture_forbids_here(void)
+{
+    return forbids(false);
 }
 
 bool fake_capture_break(CUcontext ctx)

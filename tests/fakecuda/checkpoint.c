@@ -1,13 +1,14 @@
 /*
  * checkpoint.c: another process's memory is moved to the host, and back, by the driver itself.
  *
- * A locked process's calls wait before they begin; the lock is given once those that were going on are over.
+ * A locked process's calls wait before they begin; the lock is given once those that were going on are over,
+ * and the work that they queued.
  * A checkpoint takes all that the process holds off the card, contexts included, so that NVML does not list
  * it; bytes stay where they are, in the process's data file. A restore that does not fit fails, and the process
  * stays as it is.
  *
  * Processes with memory that others have open, or that have others' open, are refused, as drivers before 610
- * refuse them. Work that is queued on streams is not waited for.
+ * refuse them, and processes with managed memory.
  */
 #include "fake.h"
 
@@ -58,10 +59,19 @@ static bool shares_memory(const struct fake_shared *shared, int slot)
 {
     for (int i = 0; i < FAKE_MAX_EXPORTS; i++) {
         const struct fake_export *export = &shared->export[i];
-        if (export->state && (export->owner == slot || export->importers[slot / 64] >> slot % 64 & 1))
+        bool wanted = false;
+        for (int j = 0; j < FAKE_MAX_PROCESSES / 64; j++)
+            wanted |= export->importers[j] != 0;
+        if (export->state &&
+            ((export->owner == slot && wanted) || export->importers[slot / 64] >> slot % 64 & 1))
             return true;
     }
     return false;
+}
+
+static bool is_busy(struct fake_process *process)
+{
+    return atomic_load(&process->inside) > 0 || atomic_load(&process->queued) > 0;
 }
 
 static CUresult lock_process(struct fake_shared *shared, int slot, unsigned int timeout_ms)
@@ -71,9 +81,9 @@ static CUresult lock_process(struct fake_shared *shared, int slot, unsigned int 
     if (!atomic_compare_exchange_strong(&process->frozen, &running, CU_PROCESS_STATE_LOCKED))
         return CUDA_ERROR_ILLEGAL_STATE;
     uint64_t until = fake_now_ns() + (uint64_t)(timeout_ms ? timeout_ms : DEFAULT_LOCK_MS) * 1000000u;
-    while (atomic_load(&process->inside) > 0 && fake_now_ns() < until)
+    while (is_busy(process) && fake_now_ns() < until)
         moment();
-    if (atomic_load(&process->inside) == 0)
+    if (!is_busy(process))
         return CUDA_SUCCESS;
     atomic_store(&process->frozen, CU_PROCESS_STATE_RUNNING);
     return CUDA_ERROR_NOT_READY;
@@ -84,7 +94,7 @@ static CUresult checkpoint(struct fake_shared *shared, int slot)
     struct fake_process *process = &shared->process[slot];
     if (atomic_load(&process->frozen) != CU_PROCESS_STATE_LOCKED)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (shares_memory(shared, slot))
+    if (shares_memory(shared, slot) || atomic_load(&process->managed) > 0)
         return CUDA_ERROR_NOT_SUPPORTED;
     for (int c = 0; c < (int)shared->count; c++) {
         process->frozen_used[c] = process->used[c];

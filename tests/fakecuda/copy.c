@@ -17,7 +17,7 @@ static CUresult submit_copy(CUstream stream, CUdeviceptr dst, bool dst_host, CUd
                                       .height = 1,
                                       .dst_is_host = dst_host,
                                       .src_is_host = src_host}};
-    if (wait && stream && fake_capture_forbids())
+    if (wait && stream && fake_capture_forbids_here())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     CUresult r = fake_submit(stream, &work);
     if (r == CUDA_SUCCESS && wait) {

@@ -135,6 +135,7 @@ bool fake_linear_resolve(void *owner, CUdeviceptr at, struct fake_range *range);
 struct fake_block *fake_linear_block(void *owner);
 int fake_linear_export(void *owner);
 void *fake_window_owner(CUdeviceptr at);
+int fake_virtual_handle_types(CUdeviceptr at); /* what the memory mapped there can be exported as */
 CUresult fake_pool_free_now(CUdeviceptr ptr);
 CUresult fake_managed_free(CUdeviceptr ptr);
 
@@ -293,7 +294,14 @@ struct fake_op *fake_work_op(const struct fake_work *work);
 CUresult fake_kernel_work(CUfunction function, void **params, void **extra, struct fake_work *work);
 
 /* The kernels that do something; others succeed and do nothing. */
-enum fake_kernel { FAKE_KERNEL_NONE, FAKE_KERNEL_SPIN, FAKE_KERNEL_FILL, FAKE_KERNEL_ADD };
+/* From FILL on they work on bytes of the device. */
+enum fake_kernel {
+    FAKE_KERNEL_NONE,
+    FAKE_KERNEL_SPIN,
+    FAKE_KERNEL_WAIT,
+    FAKE_KERNEL_FILL,
+    FAKE_KERNEL_ADD
+};
 
 /* --- Capture and graphs ------------------------------------------------------------------------ */
 
@@ -304,6 +312,7 @@ CUresult fake_capture_free(CUstream stream, CUdeviceptr ptr);
 CUresult fake_capture_record(CUstream stream, CUevent event);
 CUresult fake_capture_wait(CUstream stream, CUevent event);
 bool fake_capture_forbids(void);        /* an unsafe call now breaks a capture, and has */
+bool fake_capture_forbids_here(void);   /* the same, of captures that this thread began */
 bool fake_capture_break(CUcontext ctx); /* breaks all captures of a context; were there any? */
 void fake_capture_break_stream(CUstream stream);
 bool fake_graph_free(CUdeviceptr ptr); /* memory that a graph allocated and did not free */

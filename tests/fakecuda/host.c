@@ -213,6 +213,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     CUresult r = memory->p == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : add(memory);
     if (r == CUDA_SUCCESS) {
         fake_count(memory->card, 1);
+        atomic_fetch_add(&fake_shared_state()->process[fake_slot()].managed, 1);
         *dptr = at;
     }
     return r;
@@ -224,6 +225,7 @@ CUresult fake_managed_free(CUdeviceptr ptr)
     if (!memory || (CUdeviceptr)(uintptr_t)memory->p != ptr)
         return CUDA_ERROR_INVALID_VALUE;
     fake_count(memory->card, -1);
+    atomic_fetch_sub(&fake_shared_state()->process[fake_slot()].managed, 1);
     end(memory);
     return CUDA_SUCCESS;
 }
@@ -301,7 +303,10 @@ static CUresult attribute(void *data, CUpointer_attribute what, CUdeviceptr ptr)
     struct fake_range range;
     bool found = fake_resolve(ptr, &range);
     bool host = found && range.kind == FAKE_HOST;
-    if (!found && what != CU_POINTER_ATTRIBUTE_MAPPED)
+    const struct fake_span *whole = NULL; /* of mapped memory: the reservation around it */
+    if (found && range.kind == FAKE_VIRTUAL)
+        whole = fake_span_at(ptr);
+    if (!found)
         return CUDA_ERROR_INVALID_VALUE;
     switch (what) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -319,7 +324,7 @@ static CUresult attribute(void *data, CUpointer_attribute what, CUdeviceptr ptr)
         *(void **)data = (void *)(uintptr_t)ptr;
         return host || range.kind == FAKE_MANAGED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(int *)data = 0;
+        *(int *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = range.base / 512; /* no two live ones share it */
@@ -334,16 +339,16 @@ static CUresult attribute(void *data, CUpointer_attribute what, CUdeviceptr ptr)
         *(int *)data = range.kind == FAKE_LINEAR;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = range.base;
+        *(CUdeviceptr *)data = whole ? whole->start : range.base;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = range.size;
+        *(size_t *)data = whole ? whole->size : range.size;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(int *)data = found;
+        *(int *)data = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)data = 0;
+        *(unsigned long long *)data = whole ? (unsigned int)fake_virtual_handle_types(ptr) : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         *(int *)data = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -390,5 +395,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute what, CUde
     FAKE_ENTER(cuPointerSetAttribute, FAKE_INIT);
     struct fake_range range;
     (void)what;
-    return value && fake_resolve(ptr, &range) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!value || !fake_resolve(ptr, &range))
+        return CUDA_ERROR_INVALID_VALUE;
+    return range.kind == FAKE_VIRTUAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }

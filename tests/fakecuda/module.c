@@ -1,8 +1,9 @@
 /*
  * module.c: code. Any image is accepted; entry names are known when it is PTX text.
  *
- * Three kernels do what their names say, whatever the PTX holds: spin(u64 ns), fill(pointer, u64
- * count, u32 value) and add(pointer, u64 count, u32 value), both over 32-bit words. All others
+ * Four kernels do what their names say, whatever the PTX holds: spin(u64 ns), wait(pointer), until the
+ * 32-bit word there is not 0, fill(pointer, u64 count, u32 value) and add(pointer, u64 count, u32 value),
+ * both over 32-bit words. All others
  * succeed and do nothing. Modules take no memory that can be measured, as on the real card.
  */
 #include "fake.h"
@@ -89,6 +90,7 @@ static CUresult get_function(CUmodule m, const char *name, CUfunction *out)
     strcpy(f->name, name);
     f->module = m;
     f->what = strcmp(name, "spin") == 0   ? FAKE_KERNEL_SPIN
+              : strcmp(name, "wait") == 0 ? FAKE_KERNEL_WAIT
               : strcmp(name, "fill") == 0 ? FAKE_KERNEL_FILL
               : strcmp(name, "add") == 0  ? FAKE_KERNEL_ADD
                                           : FAKE_KERNEL_NONE;
@@ -323,7 +325,7 @@ CUresult fake_kernel_work(CUfunction function, void **params, void **extra, stru
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&work->kernel.argument[0], params[0], 8);
-    if (function->what != FAKE_KERNEL_SPIN) {
+    if (function->what >= FAKE_KERNEL_FILL) {
         memcpy(&work->kernel.argument[1], params[1], 8);
         memcpy(&work->kernel.argument[2], params[2], 4);
     }

@@ -120,6 +120,7 @@ static void run_head(CUstream stream)
         op->ctx->sticky = op->failed;
     stream->running = false;
     stream->done = op->number;
+    atomic_fetch_sub(&fake_shared_state()->process[fake_slot()].queued, 1);
     free(op->waits);
     free(op);
     pthread_cond_broadcast(&fake_moved);
@@ -177,6 +178,7 @@ void fake_enqueue(CUstream stream, struct fake_op *op)
         fake_op_wait(op, ctx->null_stream, ctx->null_stream->queued);
     }
     op->number = ++stream->queued;
+    atomic_fetch_add(&fake_shared_state()->process[fake_slot()].queued, 1);
     op->next = NULL;
     *stream->tail = op;
     stream->tail = &op->next;

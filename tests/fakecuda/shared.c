@@ -230,6 +230,8 @@ static void bury(struct fake_shared *shared, int slot)
     }
     atomic_store(&process->frozen, 0);
     atomic_store(&process->inside, 0);
+    atomic_store(&process->queued, 0);
+    atomic_store(&process->managed, 0);
     remove_data(shared, (uint32_t)slot, process->generation);
     process->state = 0;
 }

@@ -43,6 +43,8 @@ struct fake_process {
     _Atomic uint64_t live[FAKE_MAX_CARDS]; /* allocations */
     _Atomic uint32_t frozen;               /* CUprocessState: calls wait while it is not 0 */
     _Atomic uint32_t inside;               /* calls that are going on */
+    _Atomic uint32_t queued;               /* work that has not run yet, or is at it */
+    _Atomic uint32_t managed;              /* allocations of managed memory */
     uint64_t frozen_used[FAKE_MAX_CARDS], frozen_hidden[FAKE_MAX_CARDS];
 };
 

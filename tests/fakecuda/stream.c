@@ -89,13 +89,13 @@ static CUresult query(CUstream stream)
 
 CUresult cuStreamQuery(CUstream stream)
 {
-    FAKE_ENTER(cuStreamQuery, FAKE_CONTEXT);
+    FAKE_ENTER(cuStreamQuery, FAKE_CONTEXT | FAKE_UNSAFE);
     return query(fake_stream(stream, false));
 }
 
 CUresult cuStreamQuery_ptsz(CUstream stream)
 {
-    FAKE_ENTER(cuStreamQuery_ptsz, FAKE_CONTEXT);
+    FAKE_ENTER(cuStreamQuery_ptsz, FAKE_CONTEXT | FAKE_UNSAFE);
     return query(fake_stream(stream, true));
 }
 
@@ -119,13 +119,13 @@ static CUresult synchronize(CUstream stream)
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    FAKE_ENTER(cuStreamSynchronize, FAKE_CONTEXT);
+    FAKE_ENTER(cuStreamSynchronize, FAKE_CONTEXT | FAKE_UNSAFE);
     return synchronize(fake_stream(stream, false));
 }
 
 CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
-    FAKE_ENTER(cuStreamSynchronize_ptsz, FAKE_CONTEXT);
+    FAKE_ENTER(cuStreamSynchronize_ptsz, FAKE_CONTEXT | FAKE_UNSAFE);
     return synchronize(fake_stream(stream, true));
 }
 
@@ -274,7 +274,7 @@ CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned in
 
 CUresult cuEventQuery(CUevent event)
 {
-    FAKE_ENTER(cuEventQuery, FAKE_INIT);
+    FAKE_ENTER(cuEventQuery, FAKE_INIT | FAKE_UNSAFE);
     if (!event || !event->live)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->capture)
@@ -285,7 +285,7 @@ CUresult cuEventQuery(CUevent event)
 
 CUresult cuEventSynchronize(CUevent event)
 {
-    FAKE_ENTER(cuEventSynchronize, FAKE_INIT);
+    FAKE_ENTER(cuEventSynchronize, FAKE_INIT | FAKE_UNSAFE);
     if (!event || !event->live)
         return CUDA_ERROR_INVALID_HANDLE;
     if (event->capture)

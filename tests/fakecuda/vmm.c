@@ -166,6 +166,14 @@ static bool resolve(const struct fake_span *span, CUdeviceptr at, struct fake_ra
     return true;
 }
 
+int fake_virtual_handle_types(CUdeviceptr at)
+{
+    const struct fake_span *span = fake_span_at(at);
+    const struct reservation *r = span && span->kind == FAKE_VIRTUAL ? span->object : NULL;
+    const struct mapping *m = r ? r->page[(at - r->start) / FAKE_PAGE] : NULL;
+    return m ? m->handle->prop.requestedHandleTypes : 0;
+}
+
 static struct reservation *reservation_of(CUdeviceptr ptr, uint64_t size)
 {
     const struct fake_span *span = fake_span_at(ptr);

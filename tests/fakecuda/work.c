@@ -114,6 +114,8 @@ static void prepare(struct fake_op *op)
             ok = add_row(job, w->set.dst + row * w->set.pitch, false, 0, false, set_bytes(w));
     if (w->kind == FAKE_WORK_KERNEL && w->kernel.what >= FAKE_KERNEL_FILL)
         ok = add_row(job, w->kernel.argument[0], false, 0, false, w->kernel.argument[1] * 4);
+    if (w->kind == FAKE_WORK_KERNEL && w->kernel.what == FAKE_KERNEL_WAIT)
+        ok = add_row(job, w->kernel.argument[0], false, 0, false, 4);
     if (!ok) {
         op->failed = CUDA_ERROR_ILLEGAL_ADDRESS;
         free(job->runs);
@@ -148,6 +150,17 @@ static void spin(uint64_t ns)
         ;
 }
 
+/* The memory may be the host's or, mapped by us, the device's; it is looked up once. */
+static void wait_for_word(const struct job *job)
+{
+    const unsigned char *at = job->count ? job->runs[0].dst : NULL;
+    uint32_t word = 0;
+    while (at && word == 0) {
+        spin(50000);
+        __atomic_load((const uint32_t *)(const void *)at, &word, __ATOMIC_ACQUIRE);
+    }
+}
+
 static void run(struct fake_op *op)
 {
     struct job *job = fake_op_data(op);
@@ -158,6 +171,10 @@ static void run(struct fake_op *op)
         w->host.function(w->host.data);
     if (w->kind == FAKE_WORK_KERNEL && w->kernel.what == FAKE_KERNEL_SPIN)
         spin(w->kernel.argument[0]);
+    if (w->kind == FAKE_WORK_KERNEL && w->kernel.what == FAKE_KERNEL_WAIT) {
+        wait_for_word(job);
+        job->count = 0;
+    }
     for (size_t i = 0; i < job->count; i++) {
         const struct run *r = &job->runs[i];
         if (w->kind == FAKE_WORK_COPY)
@@ -180,7 +197,8 @@ struct fake_op *fake_work_op(const struct fake_work *work)
         job->work = *work;
         op->slow = work->kind == FAKE_WORK_HOST ||
                    (work->kind == FAKE_WORK_KERNEL && work->kernel.what == FAKE_KERNEL_SPIN &&
-                    work->kernel.argument[0] > 0);
+                    work->kernel.argument[0] > 0) ||
+                   (work->kind == FAKE_WORK_KERNEL && work->kernel.what == FAKE_KERNEL_WAIT);
     }
     return op;
 }
