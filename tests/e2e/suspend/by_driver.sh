@@ -90,6 +90,6 @@ bad "no job" 2 "which job" suspend
 bad "two jobs" 2 "'b' is too much" suspend a b
 bad "a bad time" 2 "expected 1 to 86400 seconds" suspend --timeout 0 stuck
 spawn "$ULLAGE" run -q -m 1GiB --name idle -- sleep 30
-wait_for 10 "$ULLAGE" ps --check 'budget>0'
+wait_for 10 job_value idle state
 bad "a job without GPU memory" 1 "no process of job idle holds memory of a GPU" suspend idle
 done_testing
