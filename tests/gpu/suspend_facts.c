@@ -40,9 +40,11 @@ static const char *ptx =
     "L: mov.u64 %r3,%globaltimer;sub.u64 %r3,%r3,%r2;setp.lt.u64 %p,%r3,%r1;@%p bra L;ret;}\n"
     ".visible .entry wait(.param .u64 a){.reg .u64 %r<2>;.reg .u32 %v;.reg .pred %p;"
     "ld.param.u64 %r1,[a];L: ld.volatile.global.u32 %v,[%r1];setp.eq.u32 %p,%v,0;@%p bra L;ret;}\n"
-    ".visible .entry fill(.param .u64 a,.param .u64 n,.param .u32 v){.reg .u64 %r<6>;.reg .u32 %v;.reg .pred %p;"
+    ".visible .entry fill(.param .u64 a,.param .u64 n,.param .u32 v){.reg .u64 %r<6>;.reg .u32 "
+    "%v;.reg .pred %p;"
     "ld.param.u64 %r1,[a];ld.param.u64 %r2,[n];ld.param.u32 %v,[v];mov.u64 %r3,0;"
-    "L: setp.ge.u64 %p,%r3,%r2;@%p bra E;shl.b64 %r4,%r3,2;add.u64 %r4,%r1,%r4;st.global.u32 [%r4],%v;"
+    "L: setp.ge.u64 %p,%r3,%r2;@%p bra E;shl.b64 %r4,%r3,2;add.u64 %r4,%r1,%r4;st.global.u32 "
+    "[%r4],%v;"
     "add.u64 %r3,%r3,1;bra L;E: ret;}\n";
 
 static void fact(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -111,21 +113,23 @@ static void attributes(const char *what, CUdeviceptr base, CUdeviceptr at)
         const char *name;
         char kind; /* a: an address, printed from the base; n: number; s: only the status */
     } asked[] = {
-        {1, "context", 's'},        {2, "memory_type", 'n'},    {3, "device_pointer", 'a'},
-        {4, "host_pointer", 'a'},   {5, "p2p_tokens", 's'},     {6, "sync_memops", 'n'},
-        {7, "buffer_id", 's'},      {8, "is_managed", 'n'},     {9, "device_ordinal", 'n'},
-        {10, "ipc_capable", 'n'},   {11, "range_start", 'a'},   {12, "range_size", 'n'},
-        {13, "mapped", 'n'},        {14, "handle_types", 'n'},  {15, "rdma_capable", 's'},
-        {16, "access_flags", 'n'},  {17, "mempool", 'n'},       {18, "mapping_size", 'n'},
-        {19, "mapping_base", 'a'},  {20, "block_id", 's'},
+        {1, "context", 's'},       {2, "memory_type", 'n'},   {3, "device_pointer", 'a'},
+        {4, "host_pointer", 'a'},  {5, "p2p_tokens", 's'},    {6, "sync_memops", 'n'},
+        {7, "buffer_id", 's'},     {8, "is_managed", 'n'},    {9, "device_ordinal", 'n'},
+        {10, "ipc_capable", 'n'},  {11, "range_start", 'a'},  {12, "range_size", 'n'},
+        {13, "mapped", 'n'},       {14, "handle_types", 'n'}, {15, "rdma_capable", 's'},
+        {16, "access_flags", 'n'}, {17, "mempool", 'n'},      {18, "mapping_size", 'n'},
+        {19, "mapping_base", 'a'}, {20, "block_id", 's'},
     };
     char name[96];
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         unsigned long long value[4] = {0};
         CUresult r = cuPointerGetAttribute(value, asked[i].attribute, at);
         snprintf(name, sizeof name, "%spointer.%s.%s",
-                 asked[i].attribute == 5 || asked[i].attribute == 15 || asked[i].attribute > 17 ? "info." : "", what,
-                 asked[i].name);
+                 asked[i].attribute == 5 || asked[i].attribute == 15 || asked[i].attribute > 17
+                     ? "info."
+                     : "",
+                 what, asked[i].name);
         if (r != CUDA_SUCCESS || asked[i].kind == 's')
             fact(name, "%d", r);
         else if (asked[i].kind == 'a')
@@ -205,20 +209,62 @@ static struct {
     void *pinned;
 } on;
 
-static CUresult call_query_other(void) { return cuStreamQuery(on.other); }
-static CUresult call_query_captured(void) { return cuStreamQuery(on.captured); }
-static CUresult call_query_null(void) { return cuStreamQuery(NULL); }
-static CUresult call_sync_other(void) { return cuStreamSynchronize(on.other); }
-static CUresult call_sync_null(void) { return cuStreamSynchronize(NULL); }
-static CUresult call_sync_context(void) { return cuCtxSynchronize(); }
-static CUresult call_event_query(void) { return cuEventQuery(on.event); }
-static CUresult call_record_other(void) { return cuEventRecord(on.event, on.other); }
-static CUresult call_launch_other(void) { return spin(on.other, 0); }
-static CUresult call_launch_null(void) { return spin(NULL, 0); }
-static CUresult call_memset_other(void) { return cuMemsetD8Async(on.p, 1, 64, on.other); }
-static CUresult call_memset_sync(void) { return cuMemsetD8(on.p, 1, 64); }
-static CUresult call_copy_async(void) { return cuMemcpyDtoHAsync(on.pinned, on.p, 64, on.other); }
-static CUresult call_copy_sync(void) { return cuMemcpyDtoH(on.pinned, on.p, 64); }
+static CUresult call_query_other(void)
+{
+    return cuStreamQuery(on.other);
+}
+static CUresult call_query_captured(void)
+{
+    return cuStreamQuery(on.captured);
+}
+static CUresult call_query_null(void)
+{
+    return cuStreamQuery(NULL);
+}
+static CUresult call_sync_other(void)
+{
+    return cuStreamSynchronize(on.other);
+}
+static CUresult call_sync_null(void)
+{
+    return cuStreamSynchronize(NULL);
+}
+static CUresult call_sync_context(void)
+{
+    return cuCtxSynchronize();
+}
+static CUresult call_event_query(void)
+{
+    return cuEventQuery(on.event);
+}
+static CUresult call_record_other(void)
+{
+    return cuEventRecord(on.event, on.other);
+}
+static CUresult call_launch_other(void)
+{
+    return spin(on.other, 0);
+}
+static CUresult call_launch_null(void)
+{
+    return spin(NULL, 0);
+}
+static CUresult call_memset_other(void)
+{
+    return cuMemsetD8Async(on.p, 1, 64, on.other);
+}
+static CUresult call_memset_sync(void)
+{
+    return cuMemsetD8(on.p, 1, 64);
+}
+static CUresult call_copy_async(void)
+{
+    return cuMemcpyDtoHAsync(on.pinned, on.p, 64, on.other);
+}
+static CUresult call_copy_sync(void)
+{
+    return cuMemcpyDtoH(on.pinned, on.p, 64);
+}
 static CUresult call_free(void)
 {
     CUdeviceptr p;
@@ -576,8 +622,9 @@ static void host_numa(CUdeviceptr card, size_t bytes)
     CUmemGenericAllocationHandle handle = 0, imported = 0;
     prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
     prop.location.id = 0;
-    CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, dev}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-                                 {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+    CUmemAccessDesc access[2] = {
+        {{CU_MEM_LOCATION_TYPE_DEVICE, dev}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+        {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     CUdeviceptr v = 0;
     double t0 = now_ms();
     CUresult c = cuMemCreate(&handle, bytes, &prop, 0);
@@ -589,11 +636,12 @@ static void host_numa(CUdeviceptr card, size_t bytes)
     fact("info.numa", "create %d reserve %d map %d access %d", c, a, m, x);
     if (c || m || x)
         return;
-    fact("info.numa.ms_per_gib", "create %.1f map and access %.1f", (t1 - t0) / (double)(bytes / GIB),
-         (t2 - t1) / (double)(bytes / GIB));
+    fact("info.numa.ms_per_gib", "create %.1f map and access %.1f",
+         (t1 - t0) / (double)(bytes / GIB), (t2 - t1) / (double)(bytes / GIB));
     rates("info.numa.rate", card, NULL, v, bytes);
     int fd = -1;
-    CUresult e = cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    CUresult e =
+        cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     t0 = now_ms();
     CUresult i = cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -601,8 +649,8 @@ static void host_numa(CUdeviceptr card, size_t bytes)
     cuMemAddressReserve(&w, bytes, 0, 0, 0);
     m = i ? -1 : cuMemMap(w, bytes, 0, imported, 0);
     x = m ? -1 : cuMemSetAccess(w, bytes, access, 2);
-    fact("info.numa.by_descriptor", "export %d import %d map %d access %d, %.1f ms for %zu GiB", e, i, m, x,
-         now_ms() - t0, bytes / GIB);
+    fact("info.numa.by_descriptor", "export %d import %d map %d access %d, %.1f ms for %zu GiB", e,
+         i, m, x, now_ms() - t0, bytes / GIB);
     if (!x)
         rates("info.numa.by_descriptor.rate", card, NULL, w, bytes);
     t0 = now_ms();
@@ -670,7 +718,8 @@ int main(int argc, char **argv)
     captures();
     graph_after_remap();
     endless();
-    static const char *const kinds[] = {"plain", "pool", "pinned", "managed", "mapped", "mapped_exported",
+    static const char *const kinds[] = {"plain",        "pool",    "pinned",
+                                        "managed",      "mapped",  "mapped_exported",
                                         "ipc_exported", "capture", "kernel_of_3s"};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         checkpoint(kinds[i], argv[0]);

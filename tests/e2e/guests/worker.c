@@ -58,10 +58,10 @@ static const char *const ptx =
     "ld.param.u64 %r1,[a];ld.param.u64 %r2,[n];ld.param.u32 %t1,[v];"                              \
     "mov.u32 %t2,%ctaid.x;mov.u32 %t3,%ntid.x;mov.u32 %t4,%tid.x;mad.lo.u32 %t5,%t2,%t3,%t4;"      \
     "cvt.u64.u32 %r3,%t5;mov.u32 %t6,%nctaid.x;mul.lo.u32 %t6,%t6,%t3;cvt.u64.u32 %r4,%t6;"        \
-    "L: setp.ge.u64 %p,%r3,%r2;@%p bra E;shl.b64 %r5,%r3,2;add.u64 %r5,%r1,%r5;" does             \
+    "L: setp.ge.u64 %p,%r3,%r2;@%p bra E;shl.b64 %r5,%r3,2;add.u64 %r5,%r1,%r5;" does              \
     "st.global.u32 [%r5],%t7;add.u64 %r3,%r3,%r4;bra L;E: ret;}\n"
     EACH_WORD("fill", "mov.u32 %t7,%t1;")
-    EACH_WORD("add", "ld.global.u32 %t7,[%r5];add.u32 %t7,%t7,%t1;");
+        EACH_WORD("add", "ld.global.u32 %t7,[%r5];add.u32 %t7,%t7,%t1;");
 
 void tell(const char *format, ...)
 {
@@ -183,8 +183,8 @@ static bool block_word(const char *word, char ***at)
     char **words = *at;
     if (strcmp(word, "spawn") == 0) {
         *at = cut_block(words);
-        if (posix_spawn(&children[child_count++], "/proc/self/exe", NULL, NULL, own_arguments(words),
-                        environ) != 0)
+        if (posix_spawn(&children[child_count++], "/proc/self/exe", NULL, NULL,
+                        own_arguments(words), environ) != 0)
             fail("spawn", 0);
     } else if (strcmp(word, "fork") == 0) {
         *at = cut_block(words);

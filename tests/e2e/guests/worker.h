@@ -30,8 +30,8 @@ struct worker {
     struct block *blocks;
     size_t count, room;
     uint64_t random;
-    uint64_t sum;                 /* of all bytes that were looked at so far */
-    _Atomic uint64_t *progress;   /* kernels launched, in a file that the test reads; or NULL */
+    uint64_t sum;               /* of all bytes that were looked at so far */
+    _Atomic uint64_t *progress; /* kernels launched, in a file that the test reads; or NULL */
 };
 extern struct worker worker;
 
