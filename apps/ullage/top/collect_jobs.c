@@ -70,6 +70,7 @@ static void add_job_shares(struct round *round, struct ull__ledger *ledger,
                            const struct ull__account_view *account, struct sample_job *job)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(ledger);
+    uint64_t all = 0;
     job->shares.first = round->sample->share_count;
     for (int d = 0; d < spec->device_count; d++) {
         if (!job_shows_device(ledger, d))
@@ -86,7 +87,8 @@ static void add_job_shares(struct round *round, struct ull__ledger *ledger,
         share->average_bytes = account->average_bytes[d];
         share->evicted_bytes = account->evicted_bytes[d];
         share->usage = account->usage[d];
-        job->budget_bytes += share->budget_bytes;
+        all += share->budget_bytes;
+        job->budget_bytes += share->usage.peak_bytes ? share->budget_bytes : 0;
         job->held_bytes += share->usage.held_bytes;
         job->peak_bytes += share->usage.peak_bytes;
         double fill =
@@ -94,6 +96,9 @@ static void add_job_shares(struct round *round, struct ull__ledger *ledger,
         job->fill = fill > job->fill ? fill : job->fill;
         job->shares.count++;
     }
+    /* Cards that it could use and does not would make the budget look roomy. */
+    if (job->budget_bytes == 0)
+        job->budget_bytes = all;
 }
 
 static void add_refusals(struct round *round, struct ull__ledger *ledger, struct sample_job *job)

@@ -310,7 +310,7 @@ int layout__help(struct grid *grid, const struct view *view)
     line(&page, "OTHERS", "used by anybody else, and what the driver attributes to nobody");
     line(&page, "RESERVED", "by the driver and firmware: no program can have it");
     title(&page, "jobs");
-    line(&page, "BUDGET", "what it may hold, on all its devices together");
+    line(&page, "BUDGET", "what it may hold, on all devices that it has used together");
     line(&page, "USE", "held / budget, on the device where that is most");
     line(&page, "PEAK", "the most that was held");
     line(&page, "TREND", "held in the last 60 rounds, from lowest to highest");

@@ -82,7 +82,7 @@ struct sample_job {
     uint32_t pid;         /* its `ullage run`, or the child that the account belongs to */
     uint64_t start_ticks; /* of that process; 0: it is gone, or not to be seen from here */
     uint64_t start_unix_ns;
-    uint64_t budget_bytes, held_bytes, peak_bytes; /* over all devices */
+    uint64_t budget_bytes, held_bytes, peak_bytes; /* over the devices it has used; before that, all */
     double fill; /* held / budget on the device where it is highest */
     uint64_t refusals, refusals_survived;
     enum ull__job_state state;

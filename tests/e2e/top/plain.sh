@@ -28,6 +28,7 @@ wait_for 10 grep -q ready "$T/$stranger.out"
 capture "$ULLAGE" top
 is 'a table when nobody looks on' "$CODE" 0
 like 'a job with its budget' "$OUT" $'\ntrain +[0-9]+ root .* 4\.0G +1\.5G '
+like 'a budget is of the cards that it uses' "$OUT" $'\ntiny +[0-9]+ root +1 +1\.0G '
 like 'its processes as a tree' "$OUT" $'\n└─ guest .*\n   └─ guest '
 like 'a process of no job' "$OUT" $'\(in no job\)\n└─ guest'
 between 'no line is wider than 80' "$(wc -L <<<"$OUT")" 70 80
