@@ -150,6 +150,10 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
 static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask *ask,
                    uint64_t requested, const char *tag)
 {
+    /* What will be written. Stores that wait for memory would make the next operation wait at the lock. */
+    ull__table_prefetch(&pool->live, c->address);
+    __builtin_prefetch(c->next, 1);
+    __builtin_prefetch(pool->spare, 1);
     if (c->state != ULL_LIVE) { /* else it was loose */
         uint64_t lost = ask->alignment > ULL_UNIT ? lost_to(pool, c, ask->alignment) : 0;
         c = ull__take(pool, c, c->address + lost, ask->size);
@@ -304,6 +308,8 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     if (lane == 0)
         status = ULL_E_NO_MEMORY;
     if (c) {
+        __builtin_prefetch(c->next, 1);
+        __builtin_prefetch(c->prev, 1);
         ull__count_free(pool, c->size, c->u.live.requested);
         ull__lane_free(pool, c, lane);
         status = ULL_OK;

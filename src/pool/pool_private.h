@@ -286,6 +286,8 @@ static inline bool ull__table_ensure(struct ull__table *table, uint64_t further)
 void ull__table_add(struct ull__table *table, struct ull__chunk *c);
 struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address);
 struct ull__chunk *ull__table_take(struct ull__table *table, uint64_t address);
+/* An address will be added soon. */
+void ull__table_prefetch(const struct ull__table *table, uint64_t address);
 
 /* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
 

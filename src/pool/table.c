@@ -143,6 +143,11 @@ static uint64_t place_of(const struct ull__table *table, uint64_t address)
     return at;
 }
 
+void ull__table_prefetch(const struct ull__table *table, uint64_t address)
+{
+    __builtin_prefetch(&table->entries[home_of_hash(table, hash_of(address))], 1);
+}
+
 struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address)
 {
     return table->count ? chunk_of(table->entries[place_of(table, address)]) : NULL;
