@@ -27,7 +27,7 @@
 #include "pool_private.h"
 
 /* Loose chunks at most, so that taking them back is soon done; looks for one of a size in its bin. */
-enum { MOST_LOOSE = 1024, LOOKS = 8, CONTENDED = 16 };
+enum { MOST_LOOSE = 1024, LOOKS = 8 };
 
 struct bins_range {
     unsigned int first, end;
@@ -128,6 +128,11 @@ bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which)
     return any;
 }
 
+static ull__stream stream_of(const struct ull_pool *pool, const struct ull__front *f)
+{
+    return atomic_load_explicit(&pool->front_streams[f->index], memory_order_relaxed);
+}
+
 /* --- the short way ------------------------------------------------------------------------------------------- */
 
 /* The front of the stream, locked, and in *began the time if the operation is timed; or NULL. */
@@ -139,7 +144,7 @@ static struct ull__front *enter_front(struct ull_pool *pool, ull__stream stream,
     ull__lock(&f->lock);
     uint64_t phase = ++f->operations % ULL_SAMPLE;
     /* One in ULL_SAMPLE goes to the pool, which looks after events and idle pages then. */
-    if (!f->open || phase == 0 || atomic_load_explicit(&f->stream, memory_order_relaxed) != stream) {
+    if (!f->open || phase == 0 || stream_of(pool, f) != stream) {
         ull__unlock(&f->lock);
         return NULL;
     }
@@ -328,6 +333,7 @@ static struct ull__front *new_front(struct ull_pool *pool)
         free(f);
         return NULL;
     }
+    f->index = pool->front_count;
     pool->fronts[pool->front_count++] = f;
     return f;
 }
@@ -338,7 +344,7 @@ static struct ull__front *front_for(struct ull_pool *pool, ull__stream stream)
     struct ull__front *closed = NULL;
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
-        if (atomic_load_explicit(&f->stream, memory_order_relaxed) == stream)
+        if (stream_of(pool, f) == stream)
             return f;
         if (!f->open)
             closed = f;
@@ -361,21 +367,18 @@ void ull__front_open(struct ull_pool *pool, uint16_t lane)
     f->lane = lane;
     f->open = true;
     f->seen = f->operations;
-    atomic_store_explicit(&f->stream, stream, memory_order_relaxed);
+    atomic_store_explicit(&pool->front_streams[f->index], stream, memory_order_relaxed);
     ull__unlock(&f->lock);
-    unsigned int at = 0;
-    while (pool->fronts[at] != f)
-        at++;
     /* Whoever sees more of them sees what they are. */
-    if (at >= atomic_load_explicit(&pool->fronts_seen, memory_order_relaxed))
-        atomic_store_explicit(&pool->fronts_seen, at + 1, memory_order_release);
+    if (f->index >= atomic_load_explicit(&pool->fronts_seen, memory_order_relaxed))
+        atomic_store_explicit(&pool->fronts_seen, f->index + 1, memory_order_release);
 }
 
 void ull__front_close(struct ull_pool *pool, ull__stream stream)
 {
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
-        if (!f->open || atomic_load_explicit(&f->stream, memory_order_relaxed) != stream)
+        if (!f->open || stream_of(pool, f) != stream)
             continue;
         ull__lock(&f->lock);
         f->open = false;
@@ -388,14 +391,9 @@ void ull__fronts_close(struct ull_pool *pool)
 {
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
-        ull__front_close(pool, atomic_load_explicit(&f->stream, memory_order_relaxed));
+        ull__front_close(pool, stream_of(pool, f));
     }
     atomic_store_explicit(&pool->fronts_seen, 0, memory_order_release);
-}
-
-bool ull__fronts_wanted(const struct ull_pool *pool)
-{
-    return (pool->lock.contended >= CONTENDED || pool->fronts_forced) && !pool->plain;
 }
 
 void ull__fronts_review(struct ull_pool *pool)

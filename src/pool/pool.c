@@ -311,7 +311,10 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
         __builtin_prefetch(c->next, 1);
         __builtin_prefetch(c->prev, 1);
         ull__count_free(pool, c->size, c->u.live.requested);
-        ull__lane_free(pool, c, lane);
+        if (c->lane == ULL_CLEAN && c->uses == 0)
+            ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
+        else
+            ull__lane_free(pool, c, lane);
         status = ULL_OK;
     }
     ull__count_end(pool, began, false);

@@ -116,11 +116,12 @@ enum {
     ULL_REVIEW = 64 * ULL_SAMPLE,
     ULL_FRONTS = 16
 };
-enum { ULL_LINE = 64 };
+enum { ULL_CONTENDED = 16, ULL_LINE = 64 };
 
 /* See front.c. Under its own lock, but for what is said. */
 struct ull__front {
     _Alignas(ULL_LINE) struct ull__lock lock;
+    unsigned int index;               /* in pool->fronts */
     bool open;                        /* changes under both locks, as lane does */
     uint16_t lane;                    /* the stream's */
     _Atomic(ull__stream) stream;      /* changes under both locks, is read without */
@@ -145,7 +146,8 @@ struct ull_pool {
     /* Read without the lock, so apart from what is written all the time. */
     _Alignas(ULL_LINE) unsigned int forks; /* ull__forks where it was made */
     struct ull__device *device;
-    _Atomic unsigned int fronts_seen; /* so many of `fronts` may be open */
+    _Atomic unsigned int fronts_seen;               /* so many of `fronts` may be open */
+    _Atomic(ull__stream) front_streams[ULL_FRONTS]; /* of each; changes under both locks */
     struct ull__front *fronts[ULL_FRONTS];
 
     _Alignas(ULL_LINE) unsigned int front_count;
@@ -534,9 +536,8 @@ static inline struct ull__front *ull__front_of(struct ull_pool *pool, ull__strea
 {
     unsigned int count = atomic_load_explicit(&pool->fronts_seen, memory_order_acquire);
     for (unsigned int i = 0; i < count; i++) {
-        struct ull__front *f = pool->fronts[i];
-        if (atomic_load_explicit(&f->stream, memory_order_relaxed) == stream)
-            return f;
+        if (atomic_load_explicit(&pool->front_streams[i], memory_order_relaxed) == stream)
+            return pool->fronts[i];
     }
     return NULL;
 }
@@ -562,7 +563,10 @@ bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
 void ull__fronts_hold(struct ull_pool *pool);
 void ull__fronts_release(struct ull_pool *pool);
 /* Do threads wait for the pool so often that fronts pay? */
-bool ull__fronts_wanted(const struct ull_pool *pool);
+static inline bool ull__fronts_wanted(const struct ull_pool *pool)
+{
+    return (pool->lock.contended >= ULL_CONTENDED || pool->fronts_forced) && !pool->plain;
+}
 void ull__front_open(struct ull_pool *pool, uint16_t lane);
 /* For a stream that ends or is captured. */
 void ull__front_close(struct ull_pool *pool, ull__stream stream);

@@ -49,21 +49,36 @@ struct ull__chunk *ull__cover(const struct ull_pool *pool, uint32_t slot)
     return covers ? c : NULL;
 }
 
-void ull__free_insert(struct ull_pool *pool, struct ull__chunk *c)
+/* These two are most of what a request and a free do, so they are put where they are called. */
+static inline __attribute__((always_inline)) void insert_free(struct ull_pool *pool,
+                                                              struct ull__chunk *c)
 {
     struct ull__lane *lane = &pool->lanes[c->lane];
     c->state = ULL_FREE;
     ull__bins_insert(lane->bins[c->tier], c);
     lane->free_bytes += c->size;
-    ull__cover_add(pool, c);
+    if (c->size >= pool->page_bytes)
+        ull__cover_add(pool, c);
+}
+
+static inline __attribute__((always_inline)) void remove_free(struct ull_pool *pool,
+                                                              struct ull__chunk *c)
+{
+    struct ull__lane *lane = &pool->lanes[c->lane];
+    if (c->size >= pool->page_bytes)
+        ull__cover_remove(pool, c);
+    lane->free_bytes -= c->size;
+    ull__bins_remove(lane->bins[c->tier], c);
+}
+
+void ull__free_insert(struct ull_pool *pool, struct ull__chunk *c)
+{
+    insert_free(pool, c);
 }
 
 void ull__free_remove(struct ull_pool *pool, struct ull__chunk *c)
 {
-    struct ull__lane *lane = &pool->lanes[c->lane];
-    ull__cover_remove(pool, c);
-    lane->free_bytes -= c->size;
-    ull__bins_remove(lane->bins[c->tier], c);
+    remove_free(pool, c);
 }
 
 /* --- neighbours -------------------------------------------------------------------------------------- */
@@ -243,31 +258,17 @@ static void slots_freed(struct ull_pool *pool, uint8_t tier, uint32_t first, uin
         give_back(pool, first, end, lane, seq);
 }
 
-void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq,
-                    uint32_t known0, uint32_t known1)
+/* Whole slots of c, which was joined of what was free before and of [touched0, touched1). */
+__attribute__((noinline)) static void slots_joined(struct ull_pool *pool, const struct ull__chunk *c,
+                                                   uint32_t touched0, uint32_t touched1,
+                                                   uint32_t known0, uint32_t known1)
 {
-    uint32_t touched0 = ull__slot_down(pool, c->address);
-    uint32_t touched1 = ull__slot_up(pool, c->address + c->size);
-    uint8_t tier = c->tier;
-    c->lane = lane;
-    c->seq = seq;
-    struct ull__chunk *prev = c->prev, *next = c->next;
-    if (next && next->state == ULL_FREE && ull__lanes_join(pool, c->lane, next->lane)) {
-        ull__free_remove(pool, next);
-        join_free(pool, c);
-    }
-    if (prev && prev->state == ULL_FREE && ull__lanes_join(pool, c->lane, prev->lane)) {
-        ull__free_remove(pool, prev);
-        join_free(pool, prev);
-        c = prev;
-    }
-    ull__free_insert(pool, c);
-
     uint32_t first, end;
     if (!whole_slots(pool, c, &first, &end))
         return;
-    lane = c->lane;
-    seq = c->seq;
+    uint8_t tier = c->tier;
+    uint16_t lane = c->lane;
+    uint64_t seq = c->seq;
     first = first > touched0 ? first : touched0;
     end = end < touched1 ? end : touched1;
     if (known0 >= known1)
@@ -279,6 +280,27 @@ void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, 
         slots_freed(pool, tier, first, end, lane, seq);
 }
 
+void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq,
+                    uint32_t known0, uint32_t known1)
+{
+    uint64_t address = c->address, end = address + c->size;
+    c->lane = lane;
+    c->seq = seq;
+    struct ull__chunk *prev = c->prev, *next = c->next;
+    if (next && next->state == ULL_FREE && ull__lanes_join(pool, lane, next->lane)) {
+        remove_free(pool, next);
+        join_free(pool, c);
+    }
+    if (prev && prev->state == ULL_FREE && ull__lanes_join(pool, c->lane, prev->lane)) {
+        remove_free(pool, prev);
+        join_free(pool, prev);
+        c = prev;
+    }
+    insert_free(pool, c);
+    if (c->size >= pool->page_bytes)
+        slots_joined(pool, c, ull__slot_down(pool, address), ull__slot_up(pool, end), known0, known1);
+}
+
 struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64_t address,
                              uint64_t size)
 {
@@ -286,18 +308,18 @@ struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64
     bool lent = c->state == ULL_SWEPT;
     bool whole = !lent && whole_slots(pool, c, &whole0, &whole1);
     if (!lent)
-        ull__free_remove(pool, c);
+        remove_free(pool, c);
     if (address > c->address) {
         struct ull__chunk *lower = c;
         c = ull__chunk_split(pool, c, address);
-        ull__free_insert(pool, lower);
+        insert_free(pool, lower);
     }
     struct ull__chunk *rest = c->size > size ? ull__chunk_split(pool, c, address + size) : NULL;
     c->state = ULL_LIVE;
     if (rest && lent) /* behind it may be the rest of a slot that is in use in this view */
         ull__make_free(pool, rest, rest->lane, rest->seq, 0, 0);
     else if (rest)
-        ull__free_insert(pool, rest);
+        insert_free(pool, rest);
     if (whole) {
         uint32_t first = ull__slot_down(pool, address), end = ull__slot_up(pool, address + size);
         first = first > whole0 ? first : whole0;
