@@ -130,8 +130,8 @@ static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, ui
     return true;
 }
 
-static struct ull__chunk *use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
-                                   uint16_t lane)
+struct ull__chunk *ull__use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
+                                 uint16_t lane)
 {
     for (uint32_t i = ull__views_from(pool, pages); i < pool->view_count; i++) {
         struct ull__view *view = &pool->views[i];
@@ -269,7 +269,7 @@ ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, 
         return ULL_E_NO_MEMORY;
     if (pool->plain)
         return ull__regions_build(pool, size, alignment, shortage, chunk);
-    *chunk = use_view(pool, needed, alignment, lane);
+    *chunk = ull__use_view(pool, needed, alignment, lane);
     if (*chunk)
         return ULL_OK;
     uint64_t available = gather(pool, lane, needed).count;

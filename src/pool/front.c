@@ -4,12 +4,12 @@
  * One lock over a pool lets two threads do less together than one alone: what each of them changed has to go to
  * the other's cache first. So once threads are seen to wait for the pool's lock, each stream gets a front
  * with a lock of its own. What is freed on the stream is loose there: still a chunk in use for the pool,
- * joined with nothing. A request of exactly its size takes it, which is a best fit. All else goes to the pool,
- * and in steady state that is one operation in four.
+ * joined with nothing. A request of exactly its size takes it, which is a best fit. All else goes to the pool.
  *
- * What is loose counts as free for everybody: before the pool takes new pages, puts pages together or refuses,
- * it takes back what is loose, first from the front of the one who asks and then from all. It does
- * so before it tells about itself, too, with all fronts locked, so that what it tells is of one moment.
+ * What is loose is free for everybody. A request that finds nothing in the pool lets the pool take back from its
+ * own front, one chunk after the other, until it fits; then what is loose of its kind, small or
+ * large, in all fronts; and before a new page is taken or a request is refused, everything. So it is
+ * before the pool tells about itself, with all fronts locked: what it tells is of one moment.
  *
  * Peaks are exact. A front may add to what is in use only as much as is sure to stay below the peak that was
  * seen already (its room); beyond that the request goes to the pool, which adds everything up.
@@ -19,6 +19,9 @@
  * for a while. Memory with an alignment, of graphs, and used on several streams passes by the fronts, and a device
  * with regions has none: where its memory is takes the pool's lock to find out.
  *
+ * What it cannot do: where hardly a page is to spare, threads take each other's pages all the time, and views are made
+ * of them; that is under the pool's lock, and such a pool does not come to rest.
+ *
  * Locks: pool->lock before those of fronts, those in the order of the list. A front is never freed before the pool.
  */
 #include <stdlib.h>
@@ -26,8 +29,11 @@
 
 #include "pool_private.h"
 
-/* Loose chunks at most, so that taking them back is soon done; looks for one of a size in its bin. */
-enum { MOST_LOOSE = 1024, LOOKS = 8 };
+/*
+ * Loose chunks of an age at most. When there are so many, the pool takes back the old ones, which takes it some
+ * 20 us, and the young ones are old: so sizes that nobody asks for any more go. LOOKS: for one of a size in its bin.
+ */
+enum { MOST_LOOSE = 1024, LOOKS = 8, YOUNG = 0, OLD = 1 };
 
 struct bins_range {
     unsigned int first, end;
@@ -35,36 +41,41 @@ struct bins_range {
 
 /* --- loose chunks ------------------------------------------------------------------------------------------ */
 
-/* The place of the first loose chunk of the size, among those freed last; NULL if there is none. */
-static struct ull__chunk **look(struct ull__front *f, uint64_t size)
+/* A loose chunk of the size, among those freed last, to be in use again; or NULL. */
+static struct ull__chunk *pop(struct ull__front *f, int age, unsigned int bin, uint64_t size)
 {
-    struct ull__chunk **at = &f->loose->root[ull__bin_of(size)];
-    for (int i = 0; i < LOOKS && *at; i++, at = &(*at)->u.free.left) {
-        if ((*at)->size == size)
-            return at;
+    struct ull__bins *bins = f->loose[age];
+    struct ull__chunk **at = &bins->root[bin];
+    for (int i = 0; *at && (*at)->size != size; at = &(*at)->u.free.left) {
+        if (++i == LOOKS)
+            return NULL;
     }
-    return NULL;
+    struct ull__chunk *c = *at;
+    if (!c)
+        return NULL;
+    *at = c->u.free.left;
+    if (!bins->root[bin])
+        ull__bins_clear(bins, bin);
+    f->loose_count[age]--;
+    return c;
 }
 
-static struct ull__chunk *pop(struct ull__front *f, struct ull__chunk **at)
+static struct ull__chunk *look(struct ull__front *f, uint64_t size)
 {
-    struct ull__chunk *c = *at;
-    unsigned int bin = ull__bin_of(c->size);
-    *at = c->u.free.left;
-    if (!f->loose->root[bin])
-        ull__bins_clear(f->loose, bin);
-    f->loose_count--;
-    return c;
+    unsigned int bin = ull__bin_of(size);
+    struct ull__chunk *c = pop(f, YOUNG, bin, size);
+    return c ? c : pop(f, OLD, bin, size);
 }
 
 static void push(struct ull__front *f, struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
-    if (!f->loose->root[bin])
-        ull__bins_set(f->loose, bin);
-    c->u.free.left = f->loose->root[bin];
-    f->loose->root[bin] = c;
-    f->loose_count++;
+    struct ull__bins *bins = f->loose[YOUNG];
+    if (!bins->root[bin])
+        ull__bins_set(bins, bin);
+    c->u.free.left = bins->root[bin];
+    bins->root[bin] = c;
+    f->loose_count[YOUNG]++;
 }
 
 /* Frees on their lane what was loose, and counts it; the pool's lock is held, the front's need not be. */
@@ -93,14 +104,14 @@ static struct bins_range range_of(const struct ull_pool *pool, enum ull__loose w
 }
 
 /* Moves lists of the front that are in the range to its spare ones. */
-static bool detach(struct ull__front *f, struct bins_range range)
+static bool detach(struct ull__front *f, int age, struct bins_range range)
 {
     bool any = false;
-    for (unsigned int bin = ull__bins_next(f->loose, range.first); bin < range.end;
-         bin = ull__bins_next(f->loose, bin + 1)) {
-        f->spare->root[bin] = f->loose->root[bin];
+    for (unsigned int bin = ull__bins_next(f->loose[age], range.first); bin < range.end;
+         bin = ull__bins_next(f->loose[age], bin + 1)) {
+        f->spare->root[bin] = f->loose[age]->root[bin];
         ull__bins_set(f->spare, bin);
-        ull__bins_clear(f->loose, bin);
+        ull__bins_clear(f->loose[age], bin);
         any = true;
     }
     return any;
@@ -108,16 +119,62 @@ static bool detach(struct ull__front *f, struct bins_range range)
 
 bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which)
 {
+    struct bins_range range = range_of(pool, which);
+    bool any = false;
+    for (int age = YOUNG; age <= OLD; age++) {
+        ull__lock(&f->lock);
+        bool some = detach(f, age, range);
+        ull__unlock(&f->lock);
+        if (!some)
+            continue;
+        uint64_t count = give_back_loose(pool, f->spare, f->lane);
+        ull__lock(&f->lock);
+        f->loose_count[age] -= count;
+        ull__unlock(&f->lock);
+        any = true;
+    }
+    return any;
+}
+
+bool ull__front_drain_one(struct ull_pool *pool, struct ull__front *f, uint64_t size, bool small)
+{
+    struct bins_range range = range_of(pool, small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE);
+    struct ull__chunk *c = NULL;
     ull__lock(&f->lock);
-    bool any = f->loose_count > 0 && detach(f, range_of(pool, which));
+    unsigned int bin[2];
+    for (int age = YOUNG; age <= OLD; age++)
+        bin[age] = ull__bins_next(f->loose[age], ull__bin_of(size));
+    int age = bin[OLD] < bin[YOUNG] ? OLD : YOUNG;
+    if (bin[age] >= range.end) {
+        for (age = YOUNG; age <= OLD; age++) {
+            bin[age] = ull__bins_before(f->loose[age], range.end);
+            bin[age] = bin[age] < range.end ? bin[age] : 0; /* no chunk is in bin 0 */
+        }
+        age = bin[OLD] > bin[YOUNG] ? OLD : YOUNG;
+    }
+    if (bin[age] > 0 && bin[age] >= range.first)
+        c = pop(f, age, bin[age], f->loose[age]->root[bin[age]]->size);
     ull__unlock(&f->lock);
-    if (!any)
-        return false;
-    uint64_t count = give_back_loose(pool, f->spare, f->lane);
+    if (c)
+        ull__make_free(pool, c, f->lane, ++pool->lanes[f->lane].seq, 0, 0);
+    return c != NULL;
+}
+
+void ull__front_age(struct ull_pool *pool, struct ull__front *f)
+{
     ull__lock(&f->lock);
-    f->loose_count -= count;
+    bool full = f->loose_count[YOUNG] >= MOST_LOOSE;
+    if (full) {
+        struct ull__bins *old = f->loose[OLD];
+        f->loose[OLD] = f->loose[YOUNG];
+        f->loose_count[OLD] = f->loose_count[YOUNG];
+        f->loose[YOUNG] = f->spare;
+        f->loose_count[YOUNG] = 0;
+        f->spare = old;
+    }
     ull__unlock(&f->lock);
-    return true;
+    if (full)
+        give_back_loose(pool, f->spare, f->lane);
 }
 
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which)
@@ -167,13 +224,13 @@ bool ull__front_allocate(struct ull_pool *pool, uint64_t size, const struct ull_
     struct ull__front *f = enter_front(pool, request->stream, &began);
     if (!f)
         return false;
-    struct ull__chunk **at = look(f, size);
-    if (!at || f->in_use + (int64_t)size > f->room ||
-        f->requested + (int64_t)request->bytes > f->room_requested) {
+    bool room = f->in_use + (int64_t)size <= f->room &&
+                f->requested + (int64_t)request->bytes <= f->room_requested;
+    struct ull__chunk *c = room ? look(f, size) : NULL;
+    if (!c) {
         ull__unlock(&f->lock);
         return false;
     }
-    struct ull__chunk *c = pop(f, at);
     c->u.live.requested = request->bytes;
     c->u.live.tag = request->tag;
     ull__table_add(&f->live, c);
@@ -193,7 +250,8 @@ bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream
     struct ull__front *f = enter_front(pool, stream, &began);
     if (!f)
         return false;
-    struct ull__chunk *c = f->loose_count < MOST_LOOSE ? ull__table_take(&f->live, address) : NULL;
+    struct ull__chunk *c =
+        f->loose_count[YOUNG] < MOST_LOOSE ? ull__table_take(&f->live, address) : NULL;
     if (!c) {
         ull__unlock(&f->lock);
         return false;
@@ -212,8 +270,7 @@ bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream
 struct ull__chunk *ull__front_take(struct ull__front *f, uint16_t lane, uint64_t size)
 {
     ull__lock(&f->lock);
-    struct ull__chunk **at = f->open && f->lane == lane ? look(f, size) : NULL;
-    struct ull__chunk *c = at ? pop(f, at) : NULL;
+    struct ull__chunk *c = f->open && f->lane == lane ? look(f, size) : NULL;
     ull__unlock(&f->lock);
     return c;
 }
@@ -222,7 +279,8 @@ bool ull__front_adopt(struct ull__front *f, uint16_t lane, struct ull__chunk *c)
 {
     ull__lock(&f->lock);
     /* Room for what is loose too, so that a request in the front never has to make some. */
-    bool adopt = f->open && f->lane == lane && ull__table_ensure(&f->live, f->loose_count + 1);
+    bool adopt = f->open && f->lane == lane &&
+                 ull__table_ensure(&f->live, f->loose_count[YOUNG] + f->loose_count[OLD] + 1);
     if (adopt)
         ull__table_add(&f->live, c);
     ull__unlock(&f->lock);
@@ -282,8 +340,10 @@ void ull__fronts_hold(struct ull_pool *pool)
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
         fold_latency(pool, f);
-        if (detach(f, range_of(pool, ULL_LOOSE_ALL)))
-            f->loose_count -= give_back_loose(pool, f->spare, f->lane);
+        for (int age = YOUNG; age <= OLD; age++) {
+            if (detach(f, age, range_of(pool, ULL_LOOSE_ALL)))
+                f->loose_count[age] -= give_back_loose(pool, f->spare, f->lane);
+        }
     }
 }
 
@@ -317,6 +377,15 @@ void ull__count_peak(struct ull_pool *pool)
 
 /* --- opening and closing --------------------------------------------------------------------------------------- */
 
+static void free_front(struct ull__front *f)
+{
+    free(f->live.entries);
+    free(f->loose[YOUNG]);
+    free(f->loose[OLD]);
+    free(f->spare);
+    free(f);
+}
+
 static struct ull__front *new_front(struct ull_pool *pool)
 {
     if (pool->front_count == ULL_FRONTS)
@@ -325,12 +394,11 @@ static struct ull__front *new_front(struct ull_pool *pool)
     if (!f)
         return NULL;
     *f = (struct ull__front){0};
-    f->loose = calloc(1, sizeof *f->loose);
+    f->loose[YOUNG] = calloc(1, sizeof *f->spare);
+    f->loose[OLD] = calloc(1, sizeof *f->spare);
     f->spare = calloc(1, sizeof *f->spare);
-    if (!f->loose || !f->spare) {
-        free(f->loose);
-        free(f->spare);
-        free(f);
+    if (!f->loose[YOUNG] || !f->loose[OLD] || !f->spare) {
+        free_front(f);
         return NULL;
     }
     f->index = pool->front_count;
@@ -413,11 +481,6 @@ void ull__fronts_review(struct ull_pool *pool)
 
 void ull__fronts_finish(struct ull_pool *pool)
 {
-    for (unsigned int i = 0; i < pool->front_count; i++) {
-        struct ull__front *f = pool->fronts[i];
-        free(f->live.entries);
-        free(f->loose);
-        free(f->spare);
-        free(f);
-    }
+    for (unsigned int i = 0; i < pool->front_count; i++)
+        free_front(pool->fronts[i]);
 }

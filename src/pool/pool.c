@@ -104,6 +104,20 @@ static bool within_limit(struct ull_pool *pool)
     return pool->held <= pool->limit_pages;
 }
 
+/* With several streams, what needs nothing that others freed: they will want it again. */
+static struct ull__chunk *find_alone(struct ull_pool *pool, const struct ask *ask,
+                                     struct ull__shortage *shortage)
+{
+    struct ull__chunk *c = NULL;
+    if (!pool->crowded || pool->plain)
+        return NULL;
+    if (!ask->small)
+        return ull__use_view(pool, shortage->needed, ask->alignment, ask->lane);
+    if (ull__pages_suffice(pool, ask->lane, 1))
+        ull__build_small(pool, ask->lane, shortage, &c);
+    return c;
+}
+
 /* Everything that can be done without waiting. */
 static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask,
                                     struct ull__shortage *shortage)
@@ -113,8 +127,11 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
     if (!within_limit(pool))
         return NULL;
     enum ull__loose kind = ask->small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE;
-    if (ask->front && ull__front_drain(pool, ask->front, kind))
+    while (!c && ask->front && ull__front_drain_one(pool, ask->front, ask->size, ask->small))
         c = find(pool, ask);
+    if (c)
+        return c;
+    c = find_alone(pool, ask, shortage);
     if (c)
         return c;
     bool more = ull__fronts_drain(pool, kind) || pool->plain;
@@ -315,6 +332,9 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
             ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
         else
             ull__lane_free(pool, c, lane);
+        struct ull__front *front = ull__front_of(pool, stream);
+        if (front)
+            ull__front_age(pool, front);
         status = ULL_OK;
     }
     ull__count_end(pool, began, false);

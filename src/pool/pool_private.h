@@ -130,10 +130,10 @@ struct ull__front {
     int64_t room, room_requested;     /* how far the first two may rise */
     uint64_t allocations, frees, largest, others;
     unsigned __int128 in_use_sum;
-    struct ull__table live;  /* chunks in use by the program */
-    struct ull__bins *loose; /* chunks that it freed, in lists linked by u.free.left */
+    struct ull__table live; /* chunks in use by the program */
+    struct ull__bins *loose[2]; /* chunks that it freed, young and old, in lists linked by u.free.left */
     struct ull__bins *spare; /* empty; under pool->lock */
-    uint64_t loose_count;
+    uint64_t loose_count[2];
     uint64_t latency_max_ns, latency[ULL_LATENCY_BUCKETS];
 };
 
@@ -392,6 +392,9 @@ ull_status ull__build_small(struct ull_pool *pool, uint16_t lane, struct ull__sh
 /* Joins free chunks at home of the lane with neighbours that nobody waits for, if that suffices. */
 struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t alignment,
                                  uint16_t lane);
+/* Of that only the first: a view whose pages are free for the lane, or NULL. */
+struct ull__chunk *ull__use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
+                                 uint16_t lane);
 /* Are so many pages free for the lane? */
 bool ull__pages_suffice(struct ull_pool *pool, uint16_t lane, uint64_t count);
 /* Adds `count` new pages to home. */
@@ -555,6 +558,10 @@ struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address);
 /* Frees what is loose in one, or in all; true if there was anything. SMALL: of small requests. */
 enum ull__loose { ULL_LOOSE_SMALL, ULL_LOOSE_LARGE, ULL_LOOSE_ALL };
 bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which);
+/* If it has as many as it may have: frees those that nobody asked for for long. */
+void ull__front_age(struct ull_pool *pool, struct ull__front *f);
+/* Only one: the smallest of at least that size, or else the largest. */
+bool ull__front_drain_one(struct ull_pool *pool, struct ull__front *f, uint64_t size, bool small);
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
 /*
  * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,

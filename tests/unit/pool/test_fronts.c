@@ -11,7 +11,7 @@ static uint64_t loose(struct world *w)
 {
     uint64_t count = 0;
     for (unsigned int i = 0; i < w->pool->front_count; i++)
-        count += w->pool->fronts[i]->loose_count;
+        count += w->pool->fronts[i]->loose_count[0] + w->pool->fronts[i]->loose_count[1];
     return count;
 }
 
@@ -87,6 +87,26 @@ static void loose_memory_is_trimmed(void **state)
     free_on(w, get_on(w, 8 * PAGE, w->streams[0]), w->streams[0]);
     assert_int_equal(ull_pool_trim(w->pool, UINT64_MAX, &returned), ULL_OK);
     assert_int_equal(returned, 8 * PAGE);
+}
+
+static void what_nobody_asks_for_goes(void **state)
+{
+    struct world *w = *state;
+    enum { COUNT = 5000 };
+    static void *all[COUNT];
+    start_with_fronts(w);
+    for (int i = 0; i < COUNT; i++)
+        all[i] = get_on(w, 512, w->streams[0]);
+    for (int i = 0; i < COUNT; i++)
+        free_on(w, all[i], w->streams[0]);
+    assert_in_range(loose(w), COUNT / 5, COUNT / 2);
+    for (int i = 0; i < COUNT; i++)
+        all[i] = get_on(w, 512, w->streams[0]);
+    assert_int_equal(loose(w), 0);
+    assert_int_equal(stats(w).peak_in_use, COUNT * 512);
+    for (int i = 0; i < COUNT; i++)
+        free_on(w, all[i], w->streams[0]);
+    assert_int_equal(stats(w).in_use, 0);
 }
 
 static void nothing_is_served_above_a_lowered_limit(void **state)
@@ -220,11 +240,17 @@ static void figures_are_exact(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(same_size_is_reused),     TEST(threads_that_do_not_meet_have_none),
-        TEST(closed_when_one_is_left), TEST(loose_memory_is_free_for_all),
-        TEST(loose_memory_is_trimmed), TEST(nothing_is_served_above_a_lowered_limit),
-        TEST(wrong_frees_are_refused), TEST(memory_of_two_streams_passes_by),
-        TEST(a_capture_passes_by),     TEST(an_ended_stream_leaves_nothing),
+        TEST(same_size_is_reused),
+        TEST(threads_that_do_not_meet_have_none),
+        TEST(closed_when_one_is_left),
+        TEST(loose_memory_is_free_for_all),
+        TEST(loose_memory_is_trimmed),
+        TEST(what_nobody_asks_for_goes),
+        TEST(nothing_is_served_above_a_lowered_limit),
+        TEST(wrong_frees_are_refused),
+        TEST(memory_of_two_streams_passes_by),
+        TEST(a_capture_passes_by),
+        TEST(an_ended_stream_leaves_nothing),
         TEST(figures_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
