@@ -13,8 +13,9 @@
  * a run of them would cut the memory into pieces (pytorch/pytorch#35901). Above small_bytes a chunk
  * holds about half a page at least, so that what it blocks is of its own size.
  *
- * One lock is over all. A request or free takes some 40 ns in it; device calls are made with it held,
- * since they change what the lock is over, waits for streams are not.
+ * One lock is over all but fronts, which streams get when threads wait for it (front.c). A request or free takes
+ * some 40 ns in it; device calls are made with it held, since they change what the lock is over, waits for
+ * streams are not.
  */
 #include <stdlib.h>
 
