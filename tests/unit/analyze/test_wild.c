@@ -13,6 +13,7 @@
 #include "build.h"
 #include "diff.h"
 #include "figures.h"
+#include "spans.h"
 #include "timeline.h"
 #include "verdict.h"
 
@@ -86,6 +87,12 @@ static void analyze(struct ull__facts *facts, const struct ull__facts *other)
         assert_int_equal(ull__timeline_create(facts, d, 100, &timeline, &err), ULL_OK);
         assert_true(timeline->count >= 1 && timeline->count <= 100);
         ull__timeline_destroy(timeline);
+    }
+    for (size_t most = 0; most < 60; most += 20) {
+        struct ull__spans *spans;
+        assert_int_equal(ull__spans_create(facts, figures, most, 7, &spans, &err), ULL_OK);
+        assert_true(most == 0 || spans->span_count <= most);
+        ull__spans_destroy(spans);
     }
     assert_int_equal(ull__verdict_device(facts, &verdict, &err), ULL_OK);
     assert_true(verdict.confidence >= 0 && verdict.confidence <= 1 && verdict.evidence_count > 0);
