@@ -229,7 +229,7 @@ void ull__json_number(struct ull_json *json, double value)
         return;
     }
     before_item(json);
-    snprintf(text, sizeof text, "%.9g", value);
+    snprintf(text, sizeof text, "%.15g", value);
     char *comma = strchr(text, ','); /* the decimal point of some locales */
     if (comma)
         *comma = '.';

@@ -45,7 +45,7 @@ void ull__json_string(struct ull_json *json, const char *text); /* NULL writes n
 void ull__json_bytes(struct ull_json *json, const char *text, size_t size);
 void ull__json_u64(struct ull_json *json, uint64_t value);
 void ull__json_i64(struct ull_json *json, int64_t value);
-void ull__json_number(struct ull_json *json, double value); /* NaN and infinity write null */
+void ull__json_number(struct ull_json *json, double value); /* 15 digits; NaN and infinity write null */
 void ull__json_bool(struct ull_json *json, bool value);
 void ull__json_null(struct ull_json *json);
 
