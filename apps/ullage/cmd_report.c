@@ -128,7 +128,7 @@ static int parse_options(int argc, char **argv, struct options *options)
     if (optind < argc)
         return cli_usage_error("report", "'%.80s' is too much: expected one file", argv[optind]);
     if (options->before && !options->format->takes_diff)
-        return cli_usage_error("report", "--diff goes with text and json, not with %s",
+        return cli_usage_error("report", "--diff goes with text, json and html, not with %s",
                                options->format->name);
     if (options->format->binary && !options->output && isatty(STDOUT_FILENO))
         return cli_usage_error("report", "%s is not for a terminal: name a file with -o, or redirect",

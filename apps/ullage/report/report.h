@@ -47,7 +47,7 @@ struct report_format {
 /* Ends with a NULL name. The first is the default. */
 extern const struct report_format report_formats[];
 
-report_write_fn report_text, report_json, report_torch;
+report_write_fn report_text, report_json, report_html, report_perfetto, report_torch;
 
 /*
  * Reads a record of ours or a snapshot of PyTorch's, by content. ULL_E_FORMAT with the offset in *err: it is
