@@ -157,11 +157,15 @@ static void events_are_small(void **state)
 static void heads_come_back(void **state)
 {
     (void)state;
-    uint8_t bytes[ULL_BLOCK_HEAD];
+    uint8_t bytes[ULL_BLOCK_HEAD], again[ULL_BLOCK_HEAD];
     struct ull__block_head got, head = {1, 2, 3, 4, 5, 1ull << 40, 7, 1ull << 63, 9, 10};
     ull__head_put(bytes, &head);
     assert_true(ull__head_get(bytes, &got));
-    assert_memory_equal(&got, &head, sizeof got);
+    ull__head_put(again, &got);
+    assert_memory_equal(again, bytes, sizeof bytes);
+    assert_true(got.version == 1 && got.type == 2 && got.payload == 3 && got.check == 4);
+    assert_true(got.pid == 5 && got.started == 1ull << 40 && got.sequence == 7);
+    assert_true(got.base == 1ull << 63 && got.dropped == 9 && got.events == 10);
     for (int bit = 0; bit < ULL_BLOCK_HEAD * 8; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_false(ull__head_get(bytes, &got));
