@@ -5,8 +5,11 @@
 
 #include "error.h"
 #include "figures_private.h"
+#include "kinds.h"
 #include "size.h"
 #include "suspects.h"
+
+enum { KINDS_MOST = 1 << 16 };
 
 /* Without a name and a stack the size is what tells one kind of block from another. */
 static uint64_t size_key(const struct ull__holder *holder)
@@ -53,45 +56,107 @@ static struct ull__holder holder_of(const struct ull__walk *walk, const struct u
                                 .layer = block->layer};
 }
 
-static size_t merge_kinds(struct ull__holder *holders, size_t count)
+/* Kinds of blocks, largest first, at most KINDS_MOST; of what is beyond that only the sum is known. */
+struct collection {
+    struct ull__holder *holders;
+    size_t count, capacity;
+    uint64_t beyond;
+    struct ull__kinds kinds;
+    uint32_t *places; /* by kind: of its holder */
+    uint32_t place_capacity;
+};
+
+static bool append(struct collection *all, const struct ull__holder *holder)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || by_kind(&holders[kept - 1], &holders[i]) != 0) {
-            holders[kept++] = holders[i];
-            continue;
-        }
-        struct ull__holder *into = &holders[kept - 1];
-        into->bytes += holders[i].bytes;
-        into->count++;
-        if (holders[i].largest > into->largest)
-            into->largest = holders[i].largest;
-        if (holders[i].since_ns < into->since_ns)
-            into->since_ns = holders[i].since_ns;
+    if (all->count == all->capacity) {
+        size_t wanted = all->capacity ? all->capacity * 2 : 256;
+        struct ull__holder *grown = realloc(all->holders, wanted * sizeof *grown);
+        if (!grown)
+            return false;
+        all->holders = grown;
+        all->capacity = wanted;
     }
-    return kept;
+    all->holders[all->count++] = *holder;
+    return true;
 }
 
-/* Kinds of the blocks that `takes` accepts, largest first; NULL without memory. */
+static void join(struct ull__holder *into, const struct ull__holder *holder)
+{
+    into->bytes += holder->bytes;
+    into->count += holder->count;
+    if (holder->largest > into->largest)
+        into->largest = holder->largest;
+    if (holder->since_ns < into->since_ns)
+        into->since_ns = holder->since_ns;
+}
+
+static bool add_block(struct collection *all, const struct ull__walk *walk,
+                      const struct ull__block *block)
+{
+    struct ull__holder holder = holder_of(walk, block);
+    uint32_t kind;
+    if (block->event == ULL_NO_EVENT)
+        return append(all, &holder);
+    if (!ull__kinds_of(&all->kinds, block->event, &kind))
+        return false;
+    if (kind == ULL_NO_KIND) {
+        all->beyond += holder.bytes;
+        return true;
+    }
+    if (kind >= all->place_capacity) {
+        uint32_t wanted = kind < 256 ? 512 : kind * 2;
+        uint32_t *grown = realloc(all->places, wanted * sizeof *grown);
+        if (!grown)
+            return false;
+        for (uint32_t i = all->place_capacity; i < wanted; i++)
+            grown[i] = UINT32_MAX;
+        all->places = grown;
+        all->place_capacity = wanted;
+    }
+    if (all->places[kind] != UINT32_MAX) {
+        join(&all->holders[all->places[kind]], &holder);
+        return true;
+    }
+    all->places[kind] = (uint32_t)all->count;
+    return append(all, &holder);
+}
+
+/* What existed before has no event, so that it is put together here. */
+static void merge_kinds(struct collection *all)
+{
+    size_t kept = 0;
+    if (all->count == 0)
+        return;
+    qsort(all->holders, all->count, sizeof *all->holders, by_kind);
+    for (size_t i = 0; i < all->count; i++) {
+        if (kept > 0 && by_kind(&all->holders[kept - 1], &all->holders[i]) == 0)
+            join(&all->holders[kept - 1], &all->holders[i]);
+        else
+            all->holders[kept++] = all->holders[i];
+    }
+    all->count = kept;
+    qsort(all->holders, all->count, sizeof *all->holders, by_bytes);
+}
+
+/* Of the blocks that `takes` accepts. False without memory; the caller frees the holders. */
 typedef bool takes_fn(const struct ull__walk *walk, const struct ull__block *block, const void *data);
 
-static struct ull__holder *collect(const struct ull__walk *walk, takes_fn *takes, const void *data,
-                                   size_t *count)
+static bool collect(const struct ull__walk *walk, takes_fn *takes, const void *data,
+                    struct collection *all)
 {
-    struct ull__holder *holders = malloc(((size_t)walk->block_count + 1) * sizeof *holders);
-    *count = 0;
-    if (!holders)
-        return NULL;
-    for (uint32_t i = 0; i < walk->place_count; i++) {
+    *all = (struct collection){0};
+    bool good = ull__kinds_init(&all->kinds, walk->history, false, KINDS_MOST);
+    for (uint32_t i = 0; good && i < walk->place_count; i++) {
         const struct ull__block *block = &walk->blocks[i];
         if (block->layer != ULL_LAYER_NONE && ull__block_is_live(walk->facts, block) &&
             takes(walk, block, data))
-            holders[(*count)++] = holder_of(walk, block);
+            good = add_block(all, walk, block);
     }
-    qsort(holders, *count, sizeof *holders, by_kind);
-    *count = merge_kinds(holders, *count);
-    qsort(holders, *count, sizeof *holders, by_bytes);
-    return holders;
+    if (good)
+        merge_kinds(all);
+    ull__kinds_finish(&all->kinds);
+    free(all->places);
+    return good;
 }
 
 /* --- at the peak ---------------------------------------------------------------------------------------- */
@@ -104,25 +169,24 @@ static bool on_device(const struct ull__walk *walk, const struct ull__block *blo
 
 static bool fill(const struct ull__walk *walk, struct ull__figures *figures)
 {
-    size_t count;
-    struct ull__holder *holders = collect(walk, on_device, &figures->main, &count);
+    struct collection all;
     uint64_t charged = 0, held = walk->devices[figures->main].held;
-    if (!holders)
-        return false;
-    for (size_t i = 0; i < count; i++) {
+    bool good = collect(walk, on_device, &figures->main, &all);
+    figures->rest_bytes = all.beyond;
+    for (size_t i = 0; i < all.count; i++) {
         if (i < ULL_HOLDERS)
-            figures->holders[figures->holder_count++] = holders[i];
+            figures->holders[figures->holder_count++] = all.holders[i];
         else
-            figures->rest_bytes += holders[i].bytes;
+            figures->rest_bytes += all.holders[i].bytes;
     }
+    free(all.holders);
     for (uint32_t i = 0; i < walk->place_count; i++) {
         const struct ull__block *block = &walk->blocks[i];
         if (block->layer == ULL_LAYER_DRIVER && block->device == (uint32_t)figures->main)
             charged += block->charged;
     }
     figures->charged_bytes = held > charged ? held - charged : 0;
-    free(holders);
-    return true;
+    return good;
 }
 
 ull_status ull__figures_holders(const struct ull__facts *facts, struct ull__figures *figures,
@@ -164,21 +228,18 @@ int ull__suspects_find(const struct ull__facts *facts, uint32_t process, uint64_
                        uint64_t to_ns, struct ull__holder *suspects, int most)
 {
     struct wanted wanted = {process, from_ns, to_ns};
+    struct collection all = {0};
     struct ull__walk *walk = ull__walk_create(facts);
-    struct ull__holder *holders = NULL;
-    size_t count = 0;
-    if (walk && facts->processes[process].any_granted &&
-        ull__walk_through(walk, facts->processes[process].last_granted))
-        holders = collect(walk, came_between, &wanted, &count);
-    bool failed = !walk || ull__walk_failed(walk);
+    bool good = walk != NULL;
+    if (good && facts->processes[process].any_granted)
+        good = ull__walk_through(walk, facts->processes[process].last_granted) &&
+               collect(walk, came_between, &wanted, &all);
     ull__walk_destroy(walk);
-    if (failed)
-        return -1;
-    int kept = count < (size_t)most ? (int)count : most;
-    if (holders)
-        memcpy(suspects, holders, (size_t)kept * sizeof *suspects);
-    free(holders);
-    return kept;
+    int kept = all.count < (size_t)most ? (int)all.count : most;
+    if (kept > 0)
+        memcpy(suspects, all.holders, (size_t)kept * sizeof *suspects);
+    free(all.holders);
+    return good ? kept : -1;
 }
 
 static const char *base_name(const char *path)

@@ -128,6 +128,9 @@ static bool take_step(struct work *work)
     uint32_t p = walk->event->process;
     struct ull__marks *marks = &work->marks[p];
     const struct ull__totals *now = &walk->processes[p];
+    const struct ull__process_facts *facts = &work->facts->processes[p];
+    if (!facts->driver && !facts->chunks)
+        return true;
     bool block = walk->step == ULL_STEP_CAME || walk->step == ULL_STEP_FREED;
     if (walk->step == ULL_STEP_LEFT || walk->step == ULL_STEP_ENDED)
         return true; /* its end is no low */
@@ -136,6 +139,7 @@ static bool take_step(struct work *work)
     if (marks->any && !pass_windows(marks, walk->event->time_ns, false))
         return false;
     marks->state = (struct ull__low){now->live, now->held, now->blocks};
+    marks->peak = now->held > marks->peak ? now->held : marks->peak;
     if (!marks->any)
         marks->low = marks->held_low = marks->state;
     marks->any = true;

@@ -20,6 +20,7 @@ struct ull__marks {
     enum ull__pieces pieces;
     double held[ULL_WINDOWS]; /* by time, whatever the pieces are */
     size_t held_count;
+    uint64_t peak;             /* of held */
     uint64_t begin_ns, end_ns; /* of the process, as far as is known */
     double freed;              /* bytes, of what was live */
     double turnovers;          /* how often the usual byte was allocated anew; 0: none was freed */

@@ -74,17 +74,17 @@ static void say_leak(struct ull__verdict *verdict, const struct subject *subject
         trend->late, trend->count, piece_name(subject), trend->p);
 }
 
-static bool say_suspects(struct ull__verdict *verdict, const struct subject *subject)
+static bool say_suspects(const struct ull__facts *facts, const struct ull__marks *marks,
+                         struct ull__verdict *verdict)
 {
     struct ull__holder suspects[SUSPECTS];
-    const struct ull__marks *marks = subject->marks;
     uint64_t whole = marks->end_ns - marks->begin_ns;
     /* Without what came last and had no time to be freed. */
-    int count = ull__suspects_find(subject->facts, subject->process, marks->begin_ns + whole / 10,
+    int count = ull__suspects_find(facts, verdict->process, marks->begin_ns + whole / 10,
                                    marks->end_ns - whole / 20, suspects, SUSPECTS);
     for (int i = 0; i < count; i++) {
         char text[ULL_EVIDENCE_TEXT - 24];
-        ull__holder_describe(subject->facts->history, &suspects[i], text, sizeof text);
+        ull__holder_describe(facts->history, &suspects[i], text, sizeof text);
         ull__verdict_say(verdict, "kept since: %s", text);
     }
     return count >= 0;
@@ -207,7 +207,7 @@ static void judge_held(struct ull__verdict *verdict, const struct subject *subje
         ull__verdict_size(held->rise, rise));
 }
 
-static bool judge_grown(struct ull__verdict *verdict, const struct subject *subject, bool hidden)
+static void judge_grown(struct ull__verdict *verdict, const struct subject *subject, bool hidden)
 {
     verdict->kind = ULL_VERDICT_LEAK;
     verdict->confidence = subject->trend.confidence;
@@ -217,7 +217,6 @@ static bool judge_grown(struct ull__verdict *verdict, const struct subject *subj
         ull__verdict_say(
             verdict, "this is told from the driver's calls alone: an allocator's segments grow");
     }
-    return say_suspects(verdict, subject);
 }
 
 /*
@@ -258,8 +257,7 @@ static void judge_kept(struct ull__verdict *verdict, const struct subject *subje
                      "bytes hardly shows it");
 }
 
-/* False without memory. */
-static bool judge_process(struct ull__verdict *verdict, const struct subject *subject)
+static void judge_process(struct ull__verdict *verdict, const struct subject *subject)
 {
     const struct ull__trend *trend = &subject->trend;
     const struct ull__period *period = &subject->periods->processes[subject->process];
@@ -277,26 +275,28 @@ static bool judge_process(struct ull__verdict *verdict, const struct subject *su
             "live bytes seem to grow, but %llu events were dropped, and frees among them "
             "would look the same",
             (unsigned long long)subject->facts->history->dropped);
-        return true;
+        return;
     }
     if (!hidden && few_turnovers(subject)) {
         say_short(verdict, subject);
-        return true;
+        return;
     }
     if (trend->kind == ULL_TREND_RISING && may_be_one_pass(subject, trend->rise)) {
         say_one_pass(verdict, subject);
-        return true;
+        return;
     }
-    if (trend->kind == ULL_TREND_RISING)
-        return judge_grown(verdict, subject, hidden);
+    if (trend->kind == ULL_TREND_RISING) {
+        judge_grown(verdict, subject, hidden);
+        return;
+    }
     if (hidden) {
         say_better_record(verdict);
-        return true;
+        return;
     }
     if (subject->kept->count > subject->facts->history->dropped &&
         !may_be_one_pass(subject, (double)subject->kept->bytes)) {
         judge_kept(verdict, subject);
-        return true;
+        return;
     }
     verdict->confidence = trend->confidence;
     switch (trend->kind) {
@@ -315,27 +315,21 @@ static bool judge_process(struct ull__verdict *verdict, const struct subject *su
         say_flat(verdict, subject);
         judge_held(verdict, subject);
     }
-    return true;
 }
 
 /* --- all of them ------------------------------------------------------------------------------------------------ */
 
 /* Processes that never held much beside the others, as a shell that made a context, cannot spoil a verdict. */
-static bool counts(const struct ull__marks *marks, uint32_t process, double most)
+static bool counts(const struct ull__marks *marks, uint64_t most)
 {
-    double peak = 0;
-    for (size_t i = 0; i < marks[process].held_count; i++)
-        peak = marks[process].held[i] > peak ? marks[process].held[i] : peak;
-    return peak >= most * 0.05;
+    return marks->peak >= most / 20;
 }
 
-static double most_held(const struct ull__marks *marks, uint32_t processes)
+static uint64_t most_held(const struct ull__marks *marks, uint32_t processes)
 {
-    double most = 0;
-    for (uint32_t p = 0; p < processes; p++) {
-        for (size_t i = 0; i < marks[p].held_count; i++)
-            most = marks[p].held[i] > most ? marks[p].held[i] : most;
-    }
+    uint64_t most = 0;
+    for (uint32_t p = 0; p < processes; p++)
+        most = marks[p].peak > most ? marks[p].peak : most;
     return most;
 }
 
@@ -344,7 +338,7 @@ static bool judge_all(const struct ull__facts *facts, const struct ull__periods 
                       struct ull__verdict *verdict)
 {
     uint32_t processes = facts->history->process_count;
-    double most = most_held(marks, processes);
+    uint64_t most = most_held(marks, processes);
     bool any = false;
     for (uint32_t p = 0; p < processes; p++) {
         struct subject subject = {facts, periods, &marks[p], p, &kept[p], {0}, {0}};
@@ -352,17 +346,24 @@ static bool judge_all(const struct ull__facts *facts, const struct ull__periods 
         if (!marks[p].any)
             continue;
         if (!ull__trend_judge(marks[p].live, marks[p].count, &subject.trend) ||
-            !ull__trend_judge(marks[p].held, marks[p].held_count, &subject.held) ||
-            !judge_process(&one, &subject))
+            !ull__trend_judge(marks[p].held, marks[p].held_count, &subject.held))
             return false;
-        if (one.kind != ULL_VERDICT_LEAK && !counts(marks, p, most))
+        judge_process(&one, &subject);
+        if (one.kind != ULL_VERDICT_LEAK && !counts(&marks[p], most))
             continue;
         ull__verdict_worst(verdict, &one, !any);
         any = true;
     }
     if (!any)
         ull__verdict_say(verdict, "no process held device memory");
-    return true;
+    if (verdict->kind != ULL_VERDICT_LEAK)
+        return true;
+    /* What it is made of; found only once, since it takes another walk. */
+    const struct ull__marks *worst = &marks[verdict->process];
+    struct ull__trend trend;
+    if (!ull__trend_judge(worst->live, worst->count, &trend))
+        return false;
+    return trend.kind != ULL_TREND_RISING || say_suspects(facts, worst, verdict);
 }
 
 static void say_whose(const struct ull__facts *facts, struct ull__verdict *verdict)

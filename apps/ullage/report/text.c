@@ -245,8 +245,9 @@ static void show_pressure(const struct text *text)
     const struct ull__pressure *pressure = &text->input->figures->pressure;
     char count[WORDS_TEXT], time[WORDS_TEXT], size[ULL_SIZE_TEXT];
     if (pressure->waited > 0)
-        text_line(text, "waits", "%s requests had to wait, %s in all beyond the usual",
-                  words_count(pressure->waited, count), words_time(pressure->waited_seconds, time));
+        text_line(text, "waits", "%s request%s had to wait, %s in all beyond the usual",
+                  words_count(pressure->waited, count), pressure->waited == 1 ? "" : "s",
+                  words_time(pressure->waited_seconds, time));
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         if (pressure->by_wait[i] > 0)
             text_line(text, "", "%s %s", words_count(pressure->by_wait[i], count), waits[i]);
