@@ -17,7 +17,7 @@ _ullage_command_at() {
             echo $((i + 1))
             return
             ;;
-        -m | -g | --memory | --gpus | --max-request | --name | --report | --record)
+        -m | -g | --memory | --gpus | --max-request | --spill | --name | --report | --record)
             ((i++)) || true
             [[ ${COMP_WORDS[i]} == '=' ]] && ((i++))
             ;;
@@ -82,7 +82,7 @@ _ullage() {
     run:-m | run:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:-g | run:--gpus) words=$(_ullage_cards) ;;
     replay:-m | replay:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
-    run:--max-request) words='256MiB 512MiB 1GiB' ;;
+    run:--max-request | run:--spill) words='256MiB 512MiB 1GiB' ;;
     run:--name | replay:--repeat | replay:--hold) return ;;
     run:--report | run:--record | replay:--record)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -92,7 +92,7 @@ _ullage() {
     replay:-o | replay:--output) words='table json' ;;
     replay:--device) words='cuda:0 host' ;;
     run:*)
-        words='-m --memory -g --gpus --growth --each --max-request --name --report --record --stacks -q --quiet -h --help --'
+        words='-m --memory -g --gpus --growth --each --max-request --spill --suspendable --name --report --record --stacks -q --quiet -h --help --'
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;

@@ -227,7 +227,7 @@ static void print_state(const struct ull__job_spec *spec, const struct ull__job_
         printf("%s%s in host memory", view->state != ULL_JOB_RUNNING ? ", " : "    ",
                ull__size_text(evicted, out));
     if (spilled > 0)
-        printf("%s%s spilled to host memory",
+        printf("%s%s spilled to host memory, which is slow",
                evicted || view->state != ULL_JOB_RUNNING ? ", " : "    ",
                ull__size_text(spilled, out));
     if (evicted || spilled || view->state != ULL_JOB_RUNNING)

@@ -150,6 +150,7 @@ static void describe_job(struct run *run)
     job->each = run->options.each;
     job->max_request = run->options.max_request;
     job->suspendable = run->options.suspendable;
+    job->spill_bytes = run->options.spill;
     contexts_recall(job);
 }
 
@@ -256,6 +257,8 @@ static int prepare(struct run *run)
     if (run->options.suspendable)
         setenv("ULLAGE_SUSPENDABLE", "1",
                1); /* read before the first call, when there is no ledger yet */
+    if (run->options.spill)
+        setenv("ULLAGE_SPILL", "1", 1); /* likewise */
     return prepare_record(run);
 }
 

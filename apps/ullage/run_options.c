@@ -23,6 +23,7 @@ static void print_help(void)
         "      --growth               make frameworks start small and grow\n"
         "      --each                 a budget of its own for every direct child\n"
         "      --suspendable          let `ullage suspend` move it out at the speed of the bus\n"
+        "      --spill SIZE           what does not fit goes to host memory, at most SIZE; slow\n"
         "      --max-request SIZE     refuse larger single allocations\n"
         "      --name NAME            name of the job (default: the command's)\n"
         "      --report FILE          write a report in JSON\n"
@@ -76,7 +77,7 @@ static int check_name(const char *name)
 
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS, SUSPENDABLE };
+    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS, SUSPENDABLE, SPILL };
     static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
                                           {"gpus", required_argument, NULL, 'g'},
                                           {"growth", no_argument, NULL, GROWTH},
@@ -87,6 +88,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"record", required_argument, NULL, RECORD},
                                           {"stacks", no_argument, NULL, STACKS},
                                           {"suspendable", no_argument, NULL, SUSPENDABLE},
+                                          {"spill", required_argument, NULL, SPILL},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -127,6 +129,10 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
             break;
         case SUSPENDABLE:
             options->suspendable = true;
+            break;
+        case SPILL:
+            if (ull__size_parse(optarg, &options->spill, &err) != ULL_OK)
+                code = cli_usage_error("run", "%s (--spill on the command line)", err.message);
             break;
         case STACKS:
             options->stacks = true;
@@ -173,5 +179,11 @@ void run_options_describe(const struct run_options *options, char *text, size_t 
         used += (size_t)snprintf(text + used, size - used, "; gpus=%s (-g on the command line)",
                                  options->gpus);
     if (options->each && used < size)
-        snprintf(text + used, size - used, "; each=true (--each on the command line)");
+        used +=
+            (size_t)snprintf(text + used, size - used, "; each=true (--each on the command line)");
+    if (options->spill && used < size) {
+        char spill[ULL_SIZE_TEXT];
+        snprintf(text + used, size - used, "; spill=%s (--spill on the command line)",
+                 ull__size_text(options->spill, spill));
+    }
 }

@@ -17,6 +17,7 @@ struct run_options {
     const char *record;   /* --record or NULL */
     bool stacks;
     bool suspendable;
+    uint64_t spill;   /* 0: nothing goes to host memory */
     const char *name; /* NULL: from the command */
     char **command;
 };

@@ -133,6 +133,11 @@ void job_summary(const struct shown_job *job, const char *report_path, bool grow
         append(text, " · no GPU memory was used");
     for (int i = 0; i < count; i++)
         append_use(text, spec, &used[i], count > 1);
+    if (view.spilled_peak_bytes > 0) {
+        char spilled[ULL_SIZE_TEXT];
+        append(text, " · up to %s spilled to host memory, which is slow",
+               ull__size_text(view.spilled_peak_bytes, spilled));
+    }
     append_advice(text, spec, used, count, growth);
     if (view.refusals > 0) {
         append(text, " · %llu request%s refused", (unsigned long long)view.refusals,

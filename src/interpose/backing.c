@@ -1,6 +1,8 @@
 /*
  * backing.c: with `run --suspendable`, what cuMemAlloc gives out: blocks in memory that we map ourselves, so that
- * it can be taken away under its addresses and given back.
+ * it can be taken away under its addresses and given back. With `run --spill`, what it gives out beyond the
+ * limit: host memory near the device, mapped at addresses of the device. It stays where it is. Managed memory
+ * would do the same and can hang a card that is oversubscribed, so it is never used.
  *
  * A large block is a piece of its own, of whole pages; small ones are cut from pieces of one page, as the driver
  * does it, so the books of hooks_linear.c (pages.c) are right without knowing of this. Pieces are in an array by
@@ -100,13 +102,26 @@ void ull__backing_properties(int ordinal, CUmemAllocationProp *properties)
     properties->location.id = ordinal;
 }
 
-/* Its own device, and those that were given access. */
-static CUresult give_access(int ordinal, CUdeviceptr base, uint64_t bytes)
+void ull__spilled_properties(int ordinal, CUmemAllocationProp *properties)
+{
+    const union ull__cuda *real = ull__driver;
+    int node = -1;
+    memset(properties, 0, sizeof *properties);
+    properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    if (real->cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal) == CUDA_SUCCESS &&
+        node >= 0) /* a machine without such nodes says -1: there is one then */
+        properties->location.id = node;
+}
+
+/* Its own device, and those that were given access; all, to host memory, since they could reach it anyway. */
+static CUresult give_access(int ordinal, CUdeviceptr base, uint64_t bytes, bool spilled)
 {
     CUmemAccessDesc access[MAX_ORDINALS];
     size_t count = 0;
     for (int by = 0; by < MAX_ORDINALS; by++)
-        if (by == ordinal || books.peer[ordinal][by])
+        if (by == ordinal || books.peer[ordinal][by] ||
+            (spilled && by < atomic_load(&ull__state.gpu_count)))
             access[count++] = (CUmemAccessDesc){.location = {CU_MEM_LOCATION_TYPE_DEVICE, by},
                                                 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     return ull__driver->cuMemSetAccess(base, bytes, access, count);
@@ -118,7 +133,7 @@ CUresult ull__backing_map(const struct ull__piece *piece)
     CUresult result = real->cuMemMap(piece->base, piece->bytes, 0, piece->handle, 0);
     if (result != CUDA_SUCCESS)
         return result;
-    result = give_access(piece->ordinal, piece->base, piece->bytes);
+    result = give_access(piece->ordinal, piece->base, piece->bytes, piece->spilled);
     if (result != CUDA_SUCCESS)
         real->cuMemUnmap(piece->base, piece->bytes);
     return result;
@@ -133,14 +148,23 @@ static void give_back(struct ull__piece *piece)
     ull__slab_destroy(piece->slab);
 }
 
-static CUresult make(const struct ull__gpu *gpu, uint64_t bytes, struct ull__piece *piece)
+static CUresult make(const struct ull__gpu *gpu, uint64_t bytes, bool spilled,
+                     struct ull__piece *piece)
 {
     const union ull__cuda *real = ull__driver;
     CUmemAllocationProp properties;
-    *piece = (struct ull__piece){.bytes = bytes, .ordinal = (int)(gpu - ull__state.gpus)};
-    ull__backing_properties(piece->ordinal, &properties);
+    if (!real->cuMemCreate || !real->cuMemAddressReserve || !real->cuMemMap || !real->cuMemSetAccess)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *piece = (struct ull__piece){
+        .bytes = bytes, .ordinal = (int)(gpu - ull__state.gpus), .stays = spilled, .spilled = spilled};
+    if (spilled)
+        ull__spilled_properties(piece->ordinal, &properties);
+    else
+        ull__backing_properties(piece->ordinal, &properties);
     real->cuCtxGetCurrent(&piece->context);
     CUresult result = real->cuMemCreate(&piece->handle, bytes, &properties, 0);
+    if (result != CUDA_SUCCESS && spilled)
+        return CUDA_ERROR_OUT_OF_MEMORY; /* what the program knows how to hear */
     if (result != CUDA_SUCCESS) {
         /* A device whose memory cannot be exported: nobody can share it, that is all. */
         properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
@@ -173,10 +197,11 @@ static CUresult keep(struct ull__piece *piece)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult alloc_large(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes)
+static CUresult alloc_large(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes,
+                            bool spilled)
 {
     struct ull__piece piece;
-    CUresult result = make(gpu, (bytes + gpu->page - 1) / gpu->page * gpu->page, &piece);
+    CUresult result = make(gpu, (bytes + gpu->page - 1) / gpu->page * gpu->page, spilled, &piece);
     if (result != CUDA_SUCCESS)
         return result;
     piece.asked = bytes;
@@ -187,13 +212,13 @@ static CUresult alloc_large(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint6
 }
 
 /* From a slab that has room. 0: none has. */
-static CUdeviceptr take_small(int ordinal, uint64_t bytes)
+static CUdeviceptr take_small(int ordinal, uint64_t bytes, bool spilled)
 {
     CUdeviceptr found = 0;
     pthread_mutex_lock(&books.lock);
     for (size_t i = 0; i < books.count && !found; i++) {
         struct ull__piece *piece = &books.pieces[i];
-        if (piece->ordinal != ordinal || !piece->slab)
+        if (piece->ordinal != ordinal || !piece->slab || piece->spilled != spilled)
             continue;
         uint64_t offset = ull__slab_take(piece->slab, bytes);
         if (offset != UINT64_MAX)
@@ -203,12 +228,13 @@ static CUdeviceptr take_small(int ordinal, uint64_t bytes)
     return found;
 }
 
-static CUresult alloc_small(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes)
+static CUresult alloc_small(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes,
+                            bool spilled)
 {
     struct ull__piece piece;
-    CUdeviceptr found = take_small((int)(gpu - ull__state.gpus), bytes);
+    CUdeviceptr found = take_small((int)(gpu - ull__state.gpus), bytes, spilled);
     if (!found) {
-        CUresult result = make(gpu, gpu->page, &piece);
+        CUresult result = make(gpu, gpu->page, spilled, &piece);
         if (result != CUDA_SUCCESS)
             return result;
         piece.slab = ull__slab_create(gpu->page);
@@ -225,10 +251,11 @@ static CUresult alloc_small(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint6
     return CUDA_SUCCESS;
 }
 
-CUresult ull__backing_alloc(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes)
+CUresult ull__backing_alloc(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes,
+                            bool spilled)
 {
-    return bytes <= gpu->page / SMALL_PARTS ? alloc_small(gpu, dptr, bytes)
-                                            : alloc_large(gpu, dptr, bytes);
+    return bytes <= gpu->page / SMALL_PARTS ? alloc_small(gpu, dptr, bytes, spilled)
+                                            : alloc_large(gpu, dptr, bytes, spilled);
 }
 
 bool ull__backing_find(CUdeviceptr at, CUdeviceptr *start, uint64_t *bytes, struct ull__piece *found)
@@ -311,7 +338,7 @@ CUresult ull__backing_peer(int ordinal, int peer, bool access)
                                    .flags = access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                                    : CU_MEM_ACCESS_FLAGS_PROT_NONE};
     for (size_t i = 0; copy && i < count && result == CUDA_SUCCESS; i++)
-        if (copy[i].ordinal == ordinal)
+        if (copy[i].ordinal == ordinal && !copy[i].spilled)
             result = ull__driver->cuMemSetAccess(copy[i].base, copy[i].bytes, &description, 1);
     free(copy);
     return copy ? result : CUDA_ERROR_OUT_OF_MEMORY;

@@ -46,7 +46,8 @@ static uint64_t now_ns(void)
 
 static bool by_pages(const struct ull__block *block)
 {
-    return block->kind == BLOCK_LINEAR || block->kind == BLOCK_MANAGED;
+    return block->kind == BLOCK_LINEAR || block->kind == BLOCK_MANAGED ||
+           block->kind == BLOCK_SPILLED;
 }
 
 /* The lock is held. */
@@ -159,7 +160,8 @@ int ull__block_largest(int ordinal, struct ull__holder *holders, int max)
     pthread_mutex_lock(&books.lock);
     for (uint32_t i = 0; i < books.capacity; i++) {
         const struct ull__block *block = &books.blocks[i];
-        if (block->address == 0 || block->ordinal != ordinal || block->kind == BLOCK_IMPORT)
+        if (block->address == 0 || block->ordinal != ordinal || block->kind == BLOCK_IMPORT ||
+            block->kind == BLOCK_SPILLED)
             continue;
         int at = count < max ? count++ : max;
         while (at > 0 && holders[at - 1].bytes < block->bytes) {

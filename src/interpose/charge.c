@@ -124,6 +124,24 @@ static bool reserve_after_settling(struct ull__charge *charge)
     return reserve_when_others_settled(charge);
 }
 
+/* A shared account of host memory, which the job may use in place of its devices'. */
+static bool spill(struct ull__charge *charge)
+{
+    charge->spilled = charge->may_spill && !charge->spilled && !charge->gpu->integrated &&
+                      ull__ledger_spec(ull__member_ledger(member()))->spill_bytes > 0 &&
+                      ull__member_spill(member(), charge->gpu->device, charge->bytes);
+    return charge->spilled;
+}
+
+bool ull__spill_instead(struct ull__charge *charge, CUresult result)
+{
+    if (likely(result != CUDA_ERROR_OUT_OF_MEMORY) || charge->spilled || !charge->gpu ||
+        !spill(charge))
+        return false;
+    ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
+    return true;
+}
+
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     charge->asked = asked;
@@ -138,7 +156,7 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
         refuse(charge, asked, true);
         return false;
     }
-    if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge))) {
+    if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge))) {
         refuse(charge, charge->bytes > asked ? charge->bytes : asked, false);
         return false;
     }
@@ -146,9 +164,36 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
     return true;
 }
 
+/* Once in a process: it will be slow, and nobody would know why. */
+static void say_spilled(const struct ull__charge *charge)
+{
+    static _Atomic bool said;
+    char size[ULL_SIZE_TEXT];
+    if (atomic_exchange(&said, true) || ull__ledger_spec(ull__member_ledger(member()))->quiet)
+        return;
+    ull__say("process %d: %s (%s) and what follows beyond the limit goes to host memory (--spill), "
+             "which its device reaches over the bus: that is slow",
+             (int)getpid(), ull__size_text(charge->asked, size), charge->call);
+}
+
+static void settle_spilled(struct ull__charge *charge, uint64_t taken)
+{
+    if (taken < charge->bytes)
+        ull__member_unspill(member(), charge->gpu->device, charge->bytes - taken);
+    ull__member_granted(member(), charge->gpu->device, taken);
+    if (ull__recording())
+        ull__tell_call(charge, 0, CUDA_SUCCESS);
+    ull__turn(ULL_TURN_END);
+    say_spilled(charge);
+}
+
 void ull__settle(struct ull__charge *charge, uint64_t taken)
 {
     int device = charge->gpu->device;
+    if (unlikely(charge->spilled)) {
+        settle_spilled(charge, taken);
+        return;
+    }
     if (taken < charge->bytes)
         ull__member_release(member(), device, charge->class, charge->bytes - taken);
     else if (taken > charge->bytes)
@@ -180,8 +225,26 @@ static void say_card_is_full(const struct ull__charge *charge)
         charge->call, ull__size_text(free_bytes, free_text));
 }
 
+static void cancel_spilled(struct ull__charge *charge, CUresult result)
+{
+    char size[ULL_SIZE_TEXT];
+    ull__member_unspill(member(), charge->gpu->device, charge->bytes);
+    ull__turn(ULL_TURN_END);
+    if (result != CUDA_SUCCESS && ull__recording())
+        ull__tell_call(charge, 0, result);
+    if (result != CUDA_SUCCESS && !ull__ledger_spec(ull__member_ledger(member()))->quiet)
+        ull__say(
+            "process %d asked for %s (%s) beyond the limit, and the driver had no host memory for "
+            "it either",
+            (int)getpid(), ull__size_text(charge->asked, size), charge->call);
+}
+
 void ull__cancel(struct ull__charge *charge, CUresult result)
 {
+    if (unlikely(charge->spilled)) {
+        cancel_spilled(charge, result);
+        return;
+    }
     ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
     ull__turn(ULL_TURN_END);
     if (result != CUDA_SUCCESS && ull__recording())

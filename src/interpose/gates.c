@@ -33,6 +33,18 @@ bool ull__gates_wanted(void)
     return known == 2;
 }
 
+bool ull__backing_wanted(void)
+{
+    static _Atomic int wanted;
+    int known = atomic_load_explicit(&wanted, memory_order_relaxed);
+    if (unlikely(known == 0)) {
+        const char *text = getenv("ULLAGE_SPILL");
+        known = (text && strcmp(text, "1") == 0) || ull__gates_wanted() ? 2 : 1;
+        atomic_store(&wanted, known);
+    }
+    return known == 2;
+}
+
 struct ull__gate_lane *ull__gate_lane(void)
 {
     if (unlikely(!own_lane))
@@ -127,17 +139,26 @@ void ull__gates_forget(void)
     }
 #include "cuda_api.def"
 
-static void *const gated[ULL_CU_COUNT] = {
-#define CU_HOOK(symbol, base, since, since_pt, params, args) NULL,
-#define CU_CALL(symbol, base, since, since_pt, exempt, params) NULL,
-#define CU_PASS(symbol, base, since, since_pt, exempt) NULL,
-#define CU_GATE(symbol, base, since, since_pt, exempt, params, args) (void *)gated_##symbol,
+/* Which of them are needed where nothing is ever suspended. */
+static const struct {
+    void *function;
+    bool always;
+} gated[ULL_CU_COUNT] = {
+#define CU_HOOK(symbol, base, since, since_pt, params, args) {NULL, false},
+#define CU_CALL(symbol, base, since, since_pt, exempt, params) {NULL, false},
+#define CU_PASS(symbol, base, since, since_pt, exempt) {NULL, false},
+#define CU_GATE(symbol, base, since, since_pt, exempt, params, args)                               \
+    {(void *)gated_##symbol, false},
+#define CU_OWN(symbol, base, since, since_pt, exempt, params, args) {(void *)gated_##symbol, true},
+#define CU_CAPTURE(symbol, base, since, since_pt, exempt, params, args)                            \
+    {(void *)gated_##symbol, true},
 #include "cuda_api.def"
 };
 
 void *ull__gated(int index)
 {
-    return gated[index];
+    bool needed = gated[index].always ? ull__backing_wanted() : ull__gates_wanted();
+    return needed ? gated[index].function : NULL;
 }
 
 void ull__go_on(void)

@@ -109,7 +109,7 @@ static void ended(CUcontext context, uint64_t began_ns)
     struct ull__block block;
     struct ull__moment moment = {.began_ns = began_ns};
     while (ull__block_take_of_context(context, &block)) {
-        if (ull__gates_wanted() && block.kind == BLOCK_LINEAR)
+        if (ull__backing_wanted() && (block.kind == BLOCK_LINEAR || block.kind == BLOCK_SPILLED))
             ull__backing_drop(block.address);
         ull__block_ended(&block, NULL);
     }

@@ -15,24 +15,34 @@ enum verdict { PASS_ON, REFUSED, RESERVED };
 static void free_what_is_due(void)
 {
     CUdeviceptr dptr;
-    while (unlikely(ull__gates_wanted()) && ull__frees_due(&dptr))
+    while (unlikely(ull__backing_wanted()) && ull__frees_due(&dptr))
         ull__do_cuMemFree_v2(dptr);
 }
 
-/* What the driver would give, or our own that can be moved. */
-static CUresult take(const struct ull__charge *charge, CUdeviceptr *dptr, uint64_t bytes)
+/* What the driver would give, or our own: that can be moved, or that is host memory. */
+static CUresult take_once(const struct ull__charge *charge, CUdeviceptr *dptr, uint64_t bytes)
 {
-    return ull__gates_wanted() && charge->gpu ? ull__backing_alloc(charge->gpu, dptr, bytes)
-                                              : ull__driver->cuMemAlloc_v2(dptr, bytes);
+    return charge->spilled || ull__gates_wanted()
+               ? ull__backing_alloc(charge->gpu, dptr, bytes, charge->spilled)
+               : ull__driver->cuMemAlloc_v2(dptr, bytes);
+}
+
+static CUresult take(struct ull__charge *charge, CUdeviceptr *dptr, uint64_t bytes)
+{
+    CUresult result;
+    do
+        result = take_once(charge, dptr, bytes);
+    while (unlikely(ull__spill_instead(charge, result)));
+    return result;
 }
 
 static CUresult drop(CUdeviceptr dptr)
 {
-    return ull__gates_wanted() ? ull__backing_free(dptr) : ull__driver->cuMemFree_v2(dptr);
+    return ull__backing_wanted() ? ull__backing_free(dptr) : ull__driver->cuMemFree_v2(dptr);
 }
 
 /* Without a current context, or for nothing, the driver answers; it takes nothing then. */
-static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char *call)
+static enum verdict begin(struct ull__charge *charge, uint64_t asked, bool may_spill, const char *call)
 {
     CUdevice ordinal;
     uint64_t began_ns = ull__moment_now();
@@ -45,6 +55,7 @@ static enum verdict begin(struct ull__charge *charge, uint64_t asked, const char
                                    .class = ULL_CLASS_DATA,
                                    .bytes = gpu ? round_up(asked, gpu->page) : 0,
                                    .call = call,
+                                   .may_spill = may_spill,
                                    .began_ns = began_ns};
     return ull__reserve(charge, asked) ? RESERVED : REFUSED;
 }
@@ -60,7 +71,7 @@ static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr add
                                .bytes = bytes,
                                .ordinal = (int)(charge->gpu - ull__state.gpus),
                                .class = ULL_CLASS_DATA,
-                               .kind = (uint8_t)kind};
+                               .kind = charge->spilled ? BLOCK_SPILLED : (uint8_t)kind};
     ull__driver->cuCtxGetCurrent(&block.context);
     if (!ull__block_add(&block)) {
         drop(address);
@@ -76,7 +87,7 @@ static CUresult end(struct ull__charge *charge, CUresult result, CUdeviceptr add
 CUresult ull__do_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     struct ull__charge charge;
-    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAlloc");
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, ull__backing_wanted(), "cuMemAlloc");
     if (unlikely(verdict == REFUSED))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
@@ -87,7 +98,7 @@ CUresult ull__do_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 CUresult ull__do_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 {
     struct ull__charge charge;
-    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAllocManaged");
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, false, "cuMemAllocManaged");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAllocManaged(dptr, bytes, flags);
@@ -106,17 +117,18 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
 {
     struct ull__charge charge;
     uint64_t asked = dptr && pitch ? pitched(width_in_bytes, height) : 0;
-    enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
+    enum verdict verdict = begin(&charge, asked, ull__backing_wanted(), "cuMemAllocPitch");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result;
-    if (verdict == RESERVED && ull__gates_wanted()) {
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    bool ours = verdict == RESERVED && (ull__gates_wanted() || charge.spilled);
+    if (!ours)
+        result =
+            ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
+    if (ours || (verdict == RESERVED && ull__spill_instead(&charge, result))) {
         result = take(&charge, dptr, asked);
         if (result == CUDA_SUCCESS)
             *pitch = asked / height;
-    } else {
-        result =
-            ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
     }
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
 }
@@ -125,7 +137,7 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
 CUresult ull__do_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytes)
 {
     struct ull__charge charge;
-    enum verdict verdict = begin(&charge, dptr ? bytes : 0, "cuMemAlloc");
+    enum verdict verdict = begin(&charge, dptr ? bytes : 0, false, "cuMemAlloc");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = ull__driver->cuMemAlloc(dptr, bytes);
@@ -138,7 +150,7 @@ CUresult ull__do_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch,
 {
     struct ull__charge charge;
     uint64_t asked = dptr && pitch ? pitched(width_in_bytes, height) : 0;
-    enum verdict verdict = begin(&charge, asked, "cuMemAllocPitch");
+    enum verdict verdict = begin(&charge, asked, false, "cuMemAllocPitch");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result =
@@ -168,6 +180,7 @@ static uint64_t end_block(const struct ull__block *block, const struct ull__gpu 
             ull__block_leave_key(block);       /* others that have it open hold all of the page */
         break;
     case BLOCK_MANAGED:
+    case BLOCK_SPILLED:
     case BLOCK_ARRAY:
     case BLOCK_HOST:
     case BLOCK_CONTEXT:
@@ -194,6 +207,12 @@ void ull__block_ended(const struct ull__block *block, const struct ull__moment *
     const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
     enum ull__class class = (enum ull__class)block->class;
     uint64_t charged = end_block(block, gpu);
+    if (block->kind == BLOCK_SPILLED) { /* nothing of the device's books */
+        if (ull__recording())
+            ull__tell_freed(gpu, class, block->address, block->bytes, 0, moment);
+        ull__member_unspill(atomic_load(&ull__state.member), gpu->device, charged);
+        return;
+    }
     if (ull__recording())
         tell_end(block, gpu, charged, moment);
     if (block->key && block->kind != BLOCK_IMPORT && charged && gpu->device >= 0)
@@ -249,7 +268,7 @@ static CUresult call_free_async_ptsz(CUdeviceptr address, CUstream stream)
 CUresult ull__do_cuMemFree_v2(CUdeviceptr dptr)
 {
     /* Freeing waits for work, which nobody may do while a capture is open. */
-    if (unlikely(ull__gates_wanted()) && ull__free_later(dptr))
+    if (unlikely(ull__backing_wanted()) && ull__free_later(dptr))
         return CUDA_SUCCESS;
     return free_block(dptr, call_free, NULL);
 }

@@ -14,6 +14,7 @@
 
 #include "hash.h"
 #include "interpose.h"
+#include "suspend.h"
 #include "table.h"
 
 struct object {
@@ -23,6 +24,7 @@ struct object {
     const struct ull__gpu *gpu;
     uint32_t refs, maps;
     bool imported, exported;
+    bool spilled; /* host memory in the device's place */
 };
 
 struct mapping {
@@ -61,10 +63,12 @@ static void end_object(struct object *object, const struct ull__moment *moment)
     struct ull__member *member = atomic_load(&ull__state.member);
     int device = object->gpu ? object->gpu->device : -1;
     if (!object->imported && device >= 0 && ull__recording())
-        ull__tell_freed(object->gpu, ULL_CLASS_DATA, name_of(object), object->size, object->size,
-                        moment);
+        ull__tell_freed(object->gpu, ULL_CLASS_DATA, name_of(object), object->size,
+                        object->spilled ? 0 : object->size, moment);
     if (device >= 0 && object->imported && object->size)
         ull__member_import_closed(member, device, object->key, object->size);
+    else if (device >= 0 && object->spilled)
+        ull__member_unspill(member, device, object->size);
     else if (device >= 0 && object->exported)
         ull__member_release_exported(member, device, ULL_CLASS_DATA, object->key, object->size);
     else if (!object->imported)
@@ -117,6 +121,19 @@ static const struct ull__gpu *gpu_of_location(const CUmemLocation *location)
                                                          : integrated_gpu();
 }
 
+/* The same, from the host where it was spilled; what is asked of device memory has no meaning there. */
+static CUresult create(const struct ull__charge *charge, CUmemGenericAllocationHandle *handle,
+                       const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    CUmemAllocationProp of_host;
+    if (!charge->spilled)
+        return ull__driver->cuMemCreate(handle, charge->bytes, prop, flags);
+    ull__spilled_properties((int)(charge->gpu - ull__state.gpus), &of_host);
+    of_host.requestedHandleTypes = prop->requestedHandleTypes;
+    CUresult result = ull__driver->cuMemCreate(handle, charge->bytes, &of_host, flags);
+    return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -129,15 +146,19 @@ CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                                  .bytes = size,
                                  .call = "cuMemCreate",
                                  .began_ns = began_ns};
+    charge.may_spill = ull__backing_wanted() && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (!ull__reserve(&charge, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuMemCreate(handle, size, prop, flags);
+    CUresult result;
+    do
+        result = create(&charge, handle, prop, flags);
+    while (ull__spill_instead(&charge, result));
     if (result != CUDA_SUCCESS) {
         ull__cancel(&charge, result);
         return result;
     }
-    charge.address =
-        name_of(add_object(&(struct object){.handle = *handle, .size = size, .gpu = gpu, .refs = 1}));
+    charge.address = name_of(add_object(&(struct object){
+        .handle = *handle, .size = size, .gpu = gpu, .refs = 1, .spilled = charge.spilled}));
     ull__settle(&charge, size);
     return result;
 }
@@ -198,7 +219,7 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
     int device = -1;
     pthread_mutex_lock(&books.lock);
     struct object *object = find_object(handle);
-    if (object && !object->imported && !object->exported && object->gpu) {
+    if (object && !object->imported && !object->exported && !object->spilled && object->gpu) {
         object->exported = true;
         object->key = key;
         size = object->size;

@@ -81,6 +81,8 @@ struct ull__charge {
     const char *call;
     bool ordered;    /* in the order of a stream: */
     CUstream stream; /* what was freed on it before is free for this call */
+    bool may_spill;  /* host memory will do, if the job has `run --spill` */
+    bool spilled;    /* it must be host memory: `bytes` are in the job's second account */
     /* For the record: */
     uint64_t began_ns; /* ull__moment_now at the beginning of the call; 0: nothing is recorded */
     uint64_t asked;    /* by the program */
@@ -93,6 +95,11 @@ struct ull__charge {
  * call must return CUDA_ERROR_OUT_OF_MEMORY. `asked` is what the program asked for.
  */
 bool ull__reserve(struct ull__charge *charge, uint64_t asked);
+/*
+ * The driver answered `result` to a reserved call. True: the card was full, and host memory is reserved instead;
+ * the call is to be made for that.
+ */
+bool ull__spill_instead(struct ull__charge *charge, CUresult result);
 /* The driver took `taken` bytes: gives back the rest, or charges what is missing. */
 void ull__settle(struct ull__charge *charge, uint64_t taken);
 /* The driver took nothing, and answered `result`. */
@@ -178,6 +185,7 @@ struct ull__block {
 enum ull__block_kind {
     BLOCK_LINEAR = 1, /* charged by pages of addresses */
     BLOCK_MANAGED,    /* the same, but NVML does not count it for the process */
+    BLOCK_SPILLED,    /* the same, but host memory: charged to the job's second account */
     BLOCK_POOL,       /* charged through its pool's reserve */
     BLOCK_ARRAY,
     BLOCK_SMALL_ARRAY, /* packed with others: charged together */

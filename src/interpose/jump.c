@@ -128,7 +128,7 @@ void *ull__jump_resolve(long index)
     if (!real)
         return (void *)no_driver;
     void *target = real->all[index] ? real->all[index] : (void *)not_in_this_driver;
-    if (ull__gates_wanted() && real->all[index] && ull__gated((int)index))
+    if (real->all[index] && ull__gated((int)index))
         target = ull__gated((int)index);
     __atomic_store_n(&ull__jump_table[index], target, __ATOMIC_RELEASE);
     return target;

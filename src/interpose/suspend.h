@@ -31,7 +31,12 @@ extern struct ull__gate ull__gate;
 
 /* Was the process started with --suspendable? Known from its environment before the first call. */
 bool ull__gates_wanted(void);
-/* The function that passes the gate for entry `index` of cuda_api.def, or NULL. */
+/* Does the library map memory itself: that can be moved, or host memory in a device's place (`run --spill`)? */
+bool ull__backing_wanted(void);
+/*
+ * The function for entry `index` of cuda_api.def that passes the gate (with --suspendable only), answers for
+ * memory of ours or notes a capture. NULL: none is needed.
+ */
 void *ull__gated(int index);
 
 struct ull__gate_lane *ull__gate_lane(void);
@@ -90,7 +95,8 @@ struct ull__piece {
     CUcontext context;      /* that was current when it was made */
     struct ull__slab *slab; /* of small blocks; NULL: one large block */
     uint64_t asked;         /* of a large block */
-    bool stays;             /* others have it open: it is not moved */
+    bool stays;             /* others have it open, or it is host memory: it is not moved */
+    bool spilled;           /* host memory in the device's place */
     unsigned char *host;    /* where its bytes are while it is out */
 };
 
@@ -98,7 +104,8 @@ struct ull__piece {
  * As cuMemAlloc and cuMemFree, from memory that can be moved. Freeing waits for the context's work, as
  * cuMemFree does. ull__backing_free forwards what it does not know to the driver.
  */
-CUresult ull__backing_alloc(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes);
+CUresult ull__backing_alloc(const struct ull__gpu *gpu, CUdeviceptr *dptr, uint64_t bytes,
+                            bool spilled);
 CUresult ull__backing_free(CUdeviceptr dptr);
 /* Without waiting: its context is gone, and so is all work in it. */
 void ull__backing_drop(CUdeviceptr dptr);
@@ -113,6 +120,8 @@ struct ull__piece *ull__backing_pieces(size_t *count);
 /* Maps a piece's new handle where it was, with the rights that it had. */
 CUresult ull__backing_map(const struct ull__piece *piece);
 void ull__backing_properties(int ordinal, CUmemAllocationProp *properties);
+/* Of host memory near a device, to stand in for its own. */
+void ull__spilled_properties(int ordinal, CUmemAllocationProp *properties);
 void ull__backing_forget(void);
 
 /*

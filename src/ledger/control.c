@@ -172,17 +172,6 @@ enum ull__residency ull__member_residency(struct ull__member *member)
     return (enum ull__residency)atomic_load(&link->ledger->file->slots[link->slot].residency);
 }
 
-void ull__member_spilled(struct ull__member *member, int device, int64_t delta)
-{
-    for (int k = 0; k < member->link_count; k++) {
-        const struct ull__link *link = &member->links[k];
-        int d = link->device_of[device];
-        if (d >= 0 && ull__link_owns(link))
-            atomic_fetch_add(&link->ledger->file->slots[link->slot].devices[d].spilled,
-                             (uint64_t)delta);
-    }
-}
-
 void ull__slot_forget_residency(struct ull__slot *slot)
 {
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {

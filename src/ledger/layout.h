@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c34ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c36ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -141,6 +141,8 @@ struct ull__ledger_file {
     _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
     _Atomic uint32_t preallocated;                   /* (A) bit per device */
     pthread_mutex_t accounts_lock;                   /* robust */
+    pthread_mutex_t spill_lock;                      /* robust */
+    _Atomic uint64_t spilled_peak;                   /* (L) spill_lock; all devices together */
     struct ull__account accounts[ULL_MAX_ACCOUNTS];
     struct ull__slot slots[ULL_MAX_SLOTS];
     _Atomic uint32_t slots_used; /* (A) no slot from here on was ever used */

@@ -105,6 +105,7 @@ static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec 
     }
     ull__robust_init(&file->accounts_lock);
     ull__robust_init(&file->shares_lock);
+    ull__robust_init(&file->spill_lock);
     ull__robust_init(&file->supervisor);
     pthread_mutex_lock(&file->supervisor);
     atomic_store(&file->magic, LEDGER_MAGIC);

@@ -215,7 +215,8 @@ struct ull__job_view {
     enum ull__job_state state;
     int priority;
     uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
-    int process_count; /* entries that ull__ledger_process gives */
+    uint64_t spilled_peak_bytes; /* on all devices together */
+    int process_count;           /* entries that ull__ledger_process gives */
     int variant_count;
     char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT]; /* entry points met that ullage does not know */
 };

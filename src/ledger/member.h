@@ -112,8 +112,15 @@ enum ull__wanted ull__member_asked(struct ull__member *member);
 /* What this process says; with `done` not 0 it answers the commands that ull__member_wanted saw. */
 void ull__member_report(struct ull__member *member, const struct ull__residency_report *report);
 enum ull__residency ull__member_residency(struct ull__member *member);
-/* Bytes in host memory instead of the device's, more or fewer. */
-void ull__member_spilled(struct ull__member *member, int device, int64_t delta);
+
+/* --- host memory in a device's place (spill.c) -------------------------------------------------- */
+
+/*
+ * Counts bytes as spilled if all jobs around the process may spill so much more; all or nothing. May wait for a
+ * second for a process that is stopped inside it.
+ */
+bool ull__member_spill(struct ull__member *member, int device, uint64_t bytes);
+void ull__member_unspill(struct ull__member *member, int device, uint64_t bytes);
 
 /* --- memory that has a name for other processes ---------------------------------------------- */
 

@@ -131,6 +131,7 @@ void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
     }
     view->state = ull__file_state(file);
     view->priority = atomic_load(&file->priority);
+    view->spilled_peak_bytes = atomic_load(&file->spilled_peak);
     int used = (int)atomic_load(&file->slots_used);
     for (int i = 0; i < used; i++) {
         struct ull__slot *slot = &file->slots[i];

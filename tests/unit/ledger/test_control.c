@@ -15,6 +15,7 @@ static int set_up(void **state)
     (void)state;
     struct ull__job_spec spec = test_spec(2, 100);
     spec.priority = 3;
+    spec.spill_bytes = 40;
     ledger = test_create(&spec);
     m = test_join(ull__ledger_path(ledger));
     return m ? 0 : -1;
@@ -158,7 +159,7 @@ static void places_are_given_clean(void **state)
     (void)state;
     ull__ledger_command(ledger, ULL_WANT_MOVED_OUT);
     ull__member_gated(m);
-    ull__member_spilled(m, 0, 30);
+    assert_true(ull__member_spill(m, 0, 30));
     ull__member_wanted(m);
     say(ULL_MOVED_OUT, 40, true, "told");
     assert_true(process(test_slot(m, 0)).gated);
