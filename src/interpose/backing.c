@@ -19,6 +19,8 @@
 
 enum { SMALL_PARTS = 2 }; /* blocks of up to half a page share pages */
 
+static _Atomic uint64_t last_serial;
+
 static struct {
     pthread_mutex_t lock;
     struct ull__piece *pieces; /* by base */
@@ -155,8 +157,11 @@ static CUresult make(const struct ull__gpu *gpu, uint64_t bytes, bool spilled,
     CUmemAllocationProp properties;
     if (!real->cuMemCreate || !real->cuMemAddressReserve || !real->cuMemMap || !real->cuMemSetAccess)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *piece = (struct ull__piece){
-        .bytes = bytes, .ordinal = (int)(gpu - ull__state.gpus), .stays = spilled, .spilled = spilled};
+    *piece = (struct ull__piece){.serial = atomic_fetch_add(&last_serial, 1) + 1,
+                                 .bytes = bytes,
+                                 .ordinal = (int)(gpu - ull__state.gpus),
+                                 .stays = spilled,
+                                 .spilled = spilled};
     if (spilled)
         ull__spilled_properties(piece->ordinal, &properties);
     else
@@ -218,7 +223,9 @@ static CUdeviceptr take_small(int ordinal, uint64_t bytes, bool spilled)
     pthread_mutex_lock(&books.lock);
     for (size_t i = 0; i < books.count && !found; i++) {
         struct ull__piece *piece = &books.pieces[i];
-        if (piece->ordinal != ordinal || !piece->slab || piece->spilled != spilled)
+        /* Nor one that others have open: all in it would have to stay. */
+        if (piece->ordinal != ordinal || !piece->slab || piece->spilled != spilled ||
+            (piece->stays && !spilled))
             continue;
         uint64_t offset = ull__slab_take(piece->slab, bytes);
         if (offset != UINT64_MAX)

@@ -6,17 +6,33 @@
  */
 #include "hash.h"
 #include "interpose.h"
+#include "suspend.h"
+
+static CUresult name_block(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    CUresult result;
+    return ull__backing_wanted() && handle && ull__pass_name(dptr, handle, &result)
+               ? result
+               : ull__driver->cuIpcGetMemHandle(handle, dptr);
+}
+
+static void range_of(CUdeviceptr address, CUdeviceptr *base, size_t *size)
+{
+    if (ull__backing_wanted())
+        ull__own_cuMemGetAddressRange_v2(base, size, address);
+    else if (ull__driver->cuMemGetAddressRange_v2)
+        ull__driver->cuMemGetAddressRange_v2(base, size, address);
+}
 
 CUresult ull__do_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
-    CUresult result = ull__driver->cuIpcGetMemHandle(handle, dptr);
+    CUresult result = name_block(handle, dptr);
     if (result != CUDA_SUCCESS)
         return result;
     struct ull__block block;
     CUdeviceptr base = dptr;
     size_t size = 0;
-    if (ull__driver->cuMemGetAddressRange_v2)
-        ull__driver->cuMemGetAddressRange_v2(&base, &size, dptr);
+    range_of(dptr, &base, &size);
     uint64_t key = ull__hash(handle, sizeof *handle);
     if (ull__block_set_key(base, key, &block)) {
         const struct ull__gpu *gpu = ull__gpu_of(block.ordinal);
@@ -53,7 +69,7 @@ static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemH
     }
     CUdeviceptr base = address;
     size_t size = 0;
-    ull__driver->cuMemGetAddressRange_v2(&base, &size, address);
+    range_of(address, &base, &size);
     block = (struct ull__block){.address = address,
                                 .bytes = size,
                                 .charged = 1, /* uses */
@@ -69,12 +85,18 @@ static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemH
 
 CUresult ull__do_cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
-    return opened(ull__driver->cuIpcOpenMemHandle(dptr, handle, flags), dptr, &handle);
+    CUresult result;
+    if (!ull__gates_wanted() || !ull__pass_open(dptr, &handle, &result))
+        result = ull__driver->cuIpcOpenMemHandle(dptr, handle, flags);
+    return opened(result, dptr, &handle);
 }
 
 CUresult ull__do_cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
-    return opened(ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags), dptr, &handle);
+    CUresult result;
+    if (!ull__gates_wanted() || !ull__pass_open(dptr, &handle, &result))
+        result = ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags);
+    return opened(result, dptr, &handle);
 }
 
 CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
@@ -82,7 +104,9 @@ CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
     struct ull__block block;
     struct ull__moment moment = {.began_ns = ull__moment_now()};
     bool known = ull__block_take(dptr, &block);
-    CUresult result = ull__driver->cuIpcCloseMemHandle(dptr);
+    CUresult result;
+    if (!ull__gates_wanted() || !ull__pass_close(dptr, &result))
+        result = ull__driver->cuIpcCloseMemHandle(dptr);
     if (!known)
         return result;
     if (result == CUDA_SUCCESS && (block.kind != BLOCK_IMPORT || --block.charged == 0))

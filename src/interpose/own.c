@@ -10,7 +10,9 @@ CUresult ull__own_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdev
 {
     CUdeviceptr start;
     uint64_t bytes;
-    if (!ull__backing_find(dptr, &start, &bytes, NULL))
+    CUcontext context;
+    if (!ull__backing_find(dptr, &start, &bytes, NULL) &&
+        !ull__pass_find(dptr, &start, &bytes, &context))
         return ull__driver->cuMemGetAddressRange_v2(base, size, dptr);
     struct ull__block block;
     if (ull__block_find(start, &block)) /* what was asked for, not whole units */
@@ -41,9 +43,10 @@ static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     CUdeviceptr start;
     uint64_t bytes;
-    struct ull__piece piece;
+    struct ull__piece piece = {0};
     struct ull__block block;
-    if (!data || !ull__backing_find(ptr, &start, &bytes, &piece))
+    if (!data || (!ull__backing_find(ptr, &start, &bytes, &piece) &&
+                  !ull__pass_find(ptr, &start, &bytes, &piece.context)))
         return false;
     bool known = ull__block_find(start, &block);
     switch (attribute) {

@@ -44,6 +44,7 @@ static void forget_parent(void)
     ull__contexts_forget();
     ull__rest_forget();
     ull__backing_forget();
+    ull__passing_forget();
     ull__mover_forget();
     ull__measure_forget();
     ull__recorder_forget();

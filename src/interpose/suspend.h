@@ -96,6 +96,7 @@ struct ull__piece {
     struct ull__slab *slab; /* of small blocks; NULL: one large block */
     uint64_t asked;         /* of a large block */
     bool stays;             /* others have it open, or it is host memory: it is not moved */
+    uint64_t serial;        /* no other piece of this process has it */
     bool spilled;           /* host memory in the device's place */
     unsigned char *host;    /* where its bytes are while it is out */
 };
@@ -131,6 +132,19 @@ void ull__backing_forget(void);
 bool ull__free_later(CUdeviceptr dptr);
 bool ull__frees_due(CUdeviceptr *dptr);
 bool ull__capture_is_open(void);
+
+/* --- passing.c: blocks that other processes have open ------------------------------------------------------ */
+
+/*
+ * As cuIpcGetMemHandle, cuIpcOpenMemHandle and cuIpcCloseMemHandle; false: it is none of ours, ask the driver.
+ * What was named stays on its device.
+ */
+bool ull__pass_name(CUdeviceptr at, CUipcMemHandle *handle, CUresult *result);
+bool ull__pass_open(CUdeviceptr *dptr, const CUipcMemHandle *handle, CUresult *result);
+bool ull__pass_close(CUdeviceptr dptr, CUresult *result);
+/* The block of another process that an address lies in, and the context in which it was opened. */
+bool ull__pass_find(CUdeviceptr at, CUdeviceptr *start, uint64_t *bytes, CUcontext *context);
+void ull__passing_forget(void);
 
 /* --- evict.c: the bytes ------------------------------------------------------------------------------------- */
 
