@@ -19,7 +19,9 @@ static const struct {
     {"resume", cmd_resume, "bring a suspended job back to its card"},
     {"query", cmd_query, "answer nvidia-smi's queries for memory, and more"},
     {"report", cmd_report, "tell what a recorded run did with GPU memory"},
+#ifdef ULLAGE_EXTRAS
     {"sweep", cmd_sweep, "run a program with several limits, to compare them"},
+#endif
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -29,10 +29,11 @@ check() { # check NAME CONDITION...: the rest is a command
 
 say "build"
 if ! [ -e "$build/libullage-torch.so" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF >"$out/build-pool.log" 2>&1 &&
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF >"$out/build-pool.log" 2>&1 &&
         cmake --build "$build" -j "$(nproc)" >>"$out/build-pool.log" 2>&1
 fi
-check "builds here" [ -e "$build/libullage-torch.so" ] || { tail -n 20 "$out/build-pool.log"; exit 1; }
+check "builds here" [ -e "$build/libullage-torch.so" ]
+[ -e "$build/libullage-torch.so" ] || { tail -n 20 "$out/build-pool.log"; exit 1; }
 export ULLAGE_TORCH_LIBRARY=$PWD/$build/libullage-torch.so PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
 case $build in /*) ULLAGE_TORCH_LIBRARY=$build/libullage-torch.so ;; esac
 
