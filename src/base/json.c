@@ -154,11 +154,27 @@ static size_t utf8_length(const unsigned char *text, size_t size)
     return length;
 }
 
+/* How many bytes are written as they are. */
+static size_t plain_length(const unsigned char *at, size_t size)
+{
+    size_t length = 0;
+    while (length < size && at[length] >= 0x20 && at[length] < 0x7f && at[length] != '"' &&
+           at[length] != '\\')
+        length++;
+    return length;
+}
+
 static void put_quoted(struct ull_json *json, const char *text, size_t size)
 {
     const unsigned char *at = (const unsigned char *)text;
     put_text(json, "\"");
     for (size_t i = 0; i < size;) {
+        size_t plain = plain_length(at + i, size - i);
+        if (plain > 0) {
+            put(json, text + i, plain);
+            i += plain;
+            continue;
+        }
         size_t length = utf8_length(at + i, size - i);
         if (length == 0) {
             put_text(json, "\xef\xbf\xbd");

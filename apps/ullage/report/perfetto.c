@@ -8,7 +8,8 @@
  * pid came twice or is that low, 10,000,000 and its number.
  *
  * Whatever the history holds, the trace stays below some 60 MB: counters have at most POINTS points each, in which
- * no peak is lost, and there are at most SLICES slices and MARKS marks of a sort.
+ * no peak is lost, of the PROCESSES processes that held most; and there are at most SLICES slices and MARKS marks of
+ * a sort.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,14 @@
 #include "report.h"
 #include "spans.h"
 
-enum { POINTS = 12000, ALL_POINTS = 120000, SLICES = 20000, MARKS = 20000, NUMBERED = 10000000 };
+enum {
+    POINTS = 12000,
+    ALL_POINTS = 120000,
+    PROCESSES = 200,
+    SLICES = 20000,
+    MARKS = 20000,
+    NUMBERED = 10000000
+};
 
 struct work {
     const struct report_input *input;
@@ -265,19 +273,48 @@ static void put_course(struct work *work, int device, int process, uint32_t pid,
     put_piece(work, &piece, pid);
 }
 
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* The peak that a process must reach to be shown. False without memory. */
+static bool find_least_peak(const struct ull__figures *figures, uint64_t *least)
+{
+    uint64_t *peaks = malloc(((size_t)figures->process_count + 1) * sizeof *peaks);
+    if (!peaks)
+        return false;
+    for (uint32_t p = 0; p < figures->process_count; p++)
+        peaks[p] = figures->processes[p].course.peak_bytes;
+    qsort(peaks, figures->process_count, sizeof *peaks, by_size);
+    *least = figures->process_count > PROCESSES ? peaks[PROCESSES - 1] : 1;
+    *least = *least > 0 ? *least : 1;
+    free(peaks);
+    return true;
+}
+
 static void put_counters(struct work *work)
 {
-    const struct ull__history *history = work->input->history;
+    const struct ull__figures *figures = work->input->figures;
+    uint64_t least;
     uint32_t shown = 0;
-    for (uint32_t p = 0; p < history->process_count; p++)
-        shown += work->input->figures->processes[p].course.peak_event != ULL_NO_EVENT;
-    size_t points = ALL_POINTS / (history->device_count + shown + 1);
+    if (!find_least_peak(figures, &least)) {
+        work->failed = true;
+        return;
+    }
+    for (uint32_t p = 0; p < figures->process_count; p++)
+        shown += figures->processes[p].course.peak_bytes >= least;
+    shown = shown < PROCESSES ? shown : PROCESSES;
+    size_t points = ALL_POINTS / (figures->device_count + shown + 1);
     points = points > POINTS ? POINTS : points < KEEPS * 4 ? KEEPS * 4 : points;
-    for (uint32_t d = 0; d < history->device_count; d++)
+    for (uint32_t d = 0; d < figures->device_count; d++)
         put_course(work, (int)d, -1, d + 1, points);
-    for (uint32_t p = 0; p < history->process_count; p++) {
-        if (work->input->figures->processes[p].course.peak_event != ULL_NO_EVENT)
+    for (uint32_t p = 0; p < figures->process_count && shown > 0; p++) {
+        if (figures->processes[p].course.peak_bytes >= least) {
             put_course(work, -1, (int)p, work->pids[p], points);
+            shown--;
+        }
     }
 }
 
@@ -323,12 +360,6 @@ static void put_slice(struct work *work, size_t number)
         }
         end_args(work);
     }
-}
-
-static int by_size(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? 1 : a > b ? -1 : 0;
 }
 
 /* The largest, in order of time. */

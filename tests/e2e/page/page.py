@@ -177,6 +177,18 @@ class Page(unittest.TestCase):
         browser.settle()
         self.assertTrue(browser.run("return document.body.scrollWidth <= 391"))
 
+    def test_what_grew(self):
+        before, _ = make("driver")
+        page, _ = make("training")
+        subprocess.run([ULLAGE, "report", page.replace(".html", ".rec"), "--diff", before.replace(".html", ".rec"), "-f", "html",
+                        "-o", page], check=True)
+        browser.open(page)
+        self.choose("diff-by", "tag")
+        text = browser.run("return document.getElementById('diff').innerText")
+        self.assertIn("driver.rec", text)
+        self.assertIn("+780.0 MiB", text)
+        self.assertIn("activations", text)
+
     def test_more_events_than_pixels(self):
         figures = self.open("many", "40000")
         self.assertEqual(browser.run("return [peaks.peakHeld, peaks.peakLive]"),

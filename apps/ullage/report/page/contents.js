@@ -6,7 +6,7 @@ const DRIVER = 1;
 
 function stackCell(node) {
   const frames = stackOf(node);
-  if (frames.length === 0) return element("span", "–", "quiet");
+  if (frames.length === 0) return null;
   if (frames.length === 1) return element("span", frames[0]);
   const details = element("details"), list = element("ol");
   details.append(element("summary", frames[0]));
@@ -33,12 +33,10 @@ function singleBlocks(at) {
 function contentsRows(at, single) {
   const rows = single ? singleBlocks(at) : at.rows.slice(0, SHOWN), most = rows.length ? rows[0].bytes : 1;
   const processes = figures.processes.length > 1, devices = figures.devices.length > 1 && view.device < 0;
-  const tags = kinds.some((kind) => kind.tag);
   const columns = [["Size", "number"]];
-  if (!single) columns.push(["Blocks", "number"], ["Largest", "number"]);
+  if (!single) columns.push(["Blocks", "number"], ["Largest", "number minor"]);
   columns.push([single ? "Age" : "Oldest", "number"]);
-  if (tags) columns.push(["Tag", "text"]);
-  columns.push(["Class", ""]);
+  columns.push(["Tag", "text"], ["Class", "minor"]);
   if (processes) columns.push(["Process", "text"]);
   if (devices) columns.push(["Device", ""]);
   columns.push(["Allocated by", "text stack"]);
@@ -46,7 +44,7 @@ function contentsRows(at, single) {
     const { kind } = row, cells = [sizeCell(row.bytes, most)];
     if (!single) cells.push(count(row.count), bytes(row.largest));
     cells.push(kind.flags & BEFORE ? "older than the record" : duration((view.moment - row.since) / 1e9));
-    if (tags) cells.push(kind.flags & SEVERAL ? "many kinds" : kind.tag ? data.texts[kind.tag] : null);
+    cells.push(kind.flags & SEVERAL ? "many kinds" : kind.tag ? data.texts[kind.tag] : null);
     cells.push(data.classes[kind.class]);
     if (processes) cells.push(processName(kind.process));
     if (devices) cells.push(deviceName(kind.device));

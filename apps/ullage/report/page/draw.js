@@ -59,9 +59,10 @@ function palette() {
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", "Liberation Sans", "DejaVu Sans", sans-serif';
 
-/* Sized to its place and the screen's pixels, cleared; units are the page's. */
+/* Sized to its place and the screen's pixels, or for paper, whatever the layout is just then; cleared; units are the page's. */
 function prepare(canvas) {
-  const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  const paper = document.documentElement.dataset.print, ratio = paper ? 3 : window.devicePixelRatio || 1;
+  const width = paper ? 720 : canvas.clientWidth, height = paper ? Number(canvas.dataset.paper) : canvas.clientHeight;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   const g = canvas.getContext("2d");
@@ -150,11 +151,16 @@ function tipRow(left, right) {
   return row;
 }
 
-/* Rows of cells; a column is [heading, "number" or "text" or ""]. A cell is text or an element. */
-function table(columns, rows) {
+/*
+ * Rows of cells, text or elements; a column is [heading, kinds], of "number", "text", and "minor" for what a small screen
+ * leaves out. A column of which nothing is known is not there.
+ */
+function table(allColumns, allRows) {
+  const known = allColumns.map((_, i) => allRows.some((row) => row[i] !== null && row[i] !== undefined && row[i] !== "–"));
+  const columns = allColumns.filter((_, i) => known[i]), rows = allRows.map((row) => row.filter((_, i) => known[i]));
   const made = element("table"), head = element("tr"), body = element("tbody"), top = element("thead");
   for (const [heading, kind] of columns) {
-    const cell = element("th", heading, kind === "number" ? kind : "");
+    const cell = element("th", heading, kind);
     cell.scope = "col";
     head.append(cell);
   }

@@ -15,12 +15,10 @@ function flameWeights(at) {
     for (const row of at.rows) weights.set(row.kind, row.bytes);
     return weights;
   }
-  const filter = kindFilter();
-  for (let i = 0; i < model.from.length; i++) {
-    if (model.from[i] < view.from || model.from[i] > view.to || !(filter[model.kind[i]] & LIVE)) continue;
-    const kind = kinds[model.kind[i]];
-    weights.set(kind, (weights.get(kind) || 0) + (what === "bytes" ? model.size[i] : 1));
-  }
+  const filter = kindFilter(), byKind = new Float64Array(kinds.length);
+  for (let i = 0; i < model.from.length; i++)
+    if (model.from[i] >= view.from && model.from[i] <= view.to) byKind[model.kind[i]] += what === "bytes" ? model.size[i] : 1;
+  byKind.forEach((weight, kind) => { if (weight > 0 && filter[kind] & LIVE) weights.set(kinds[kind], weight); });
   return weights;
 }
 
@@ -63,7 +61,7 @@ function flameNode(part, left, width, row, above) {
   node.style.left = left * 100 + "%";
   node.style.width = width * 100 + "%";
   node.style.top = row * ROW + "px";
-  if (width < 0.012) { node.textContent = ""; node.style.padding = "0"; }
+  if (width * byId("flame").clientWidth < 26) { node.textContent = ""; node.style.padding = "0"; }
   node.addEventListener("click", () => widen(part === flameTop ? part.above : part));
   node.addEventListener("pointermove", (event) => showTip(event.clientX, event.clientY, [element("b", part.name),
     element("p", flameValue(part.value) + ", " + (share * 100).toFixed(share < 0.1 ? 1 : 0) + " % of all")]));

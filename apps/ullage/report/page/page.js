@@ -57,7 +57,8 @@ function drawSummary() {
 
 function drawHead() {
   const name = figures.command || figures.job || figures.file.replace(/^.*\/(?=.)/, "");
-  byId("title").textContent = name;
+  byId("title").textContent = name.replace(/^\/\S*\/(?=\S)/, "");
+  byId("title").title = name;
   document.title = name + " – ullage report";
   const parts = [figures.file];
   if (figures.job && figures.job !== name) parts.unshift("job " + figures.job);
@@ -134,6 +135,7 @@ function drawDiff() {
     rows.slice(0, SHOWN).map((row, i) => {
       const cell = element("span", (grown[i] > 0 ? "+" : "") + bytes(grown[i])), share = element("span", null, "share");
       share.style.width = Math.abs(grown[i]) / most * 100 + "%";
+      if (grown[i] < 0) share.style.background = "var(--rest)";
       cell.append(share);
       return [cell, bytes(row.before_bytes), bytes(row.after_bytes), count(row.before_count), count(row.after_count), row.name || "–"];
     })) : element("p", "Nothing changed.", "empty"));
@@ -261,8 +263,8 @@ function start() {
     width = byId("timeline").clientWidth;
   }).observe(byId("timeline"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", redraw);
-  addEventListener("afterprint", redraw);
+  addEventListener("beforeprint", () => { document.documentElement.dataset.print = "yes"; redraw(); });
+  addEventListener("afterprint", () => { delete document.documentElement.dataset.print; redraw(); });
   document.documentElement.dataset.ready = "yes";
 }
 

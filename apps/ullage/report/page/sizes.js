@@ -9,22 +9,25 @@ let sizesDrawn = null;
 
 function countSizes() {
   const filter = kindFilter(), byBytes = byId("sizes-what").value === "bytes", cells = new Map();
-  const grid = { cells, total: 0, number: 0, lowSize: 99, highSize: 0, lowAge: 99, highAge: 0, never: false };
+  const counts = new Float64Array(64 * 256), sums = new Float64Array(64 * 256); /* size * 256 + age + 1 */
+  const grid = { cells, number: 0, lowSize: 99, highSize: 0, lowAge: 99, highAge: 0, never: false };
   for (let i = 0; i < model.from.length; i++) {
     if (model.from[i] < view.from || model.from[i] > view.to || !(filter[model.kind[i]] & LIVE)) continue;
-    const size = model.size[i] > 0 ? Math.floor(Math.log2(model.size[i])) : 0, life = model.to[i] - model.from[i];
-    const age = !model.freed[i] ? -1 : Math.max(0, Math.floor(Math.log10(Math.max(1, life) / FIRST_AGE) * AGES_A_DECADE));
-    const at = size * 256 + age + 1, cell = cells.get(at) || { size, age, count: 0, bytes: 0 };
-    cell.count++;
-    cell.bytes += model.size[i];
-    cells.set(at, cell);
+    const size = model.size[i] > 0 ? Math.min(63, Math.floor(Math.log2(model.size[i]))) : 0, life = model.to[i] - model.from[i];
+    const age = !model.freed[i] ? -1 : Math.min(254, Math.max(0, Math.floor(Math.log10(Math.max(1, life) / FIRST_AGE) * AGES_A_DECADE)));
+    counts[size * 256 + age + 1]++;
+    sums[size * 256 + age + 1] += model.size[i];
+  }
+  counts.forEach((number, at) => {
+    if (!number) return;
+    const size = at >> 8, age = (at & 255) - 1, value = byBytes ? sums[at] : number;
+    cells.set(at, { size, age, count: number, bytes: sums[at], value });
     grid.lowSize = Math.min(grid.lowSize, size);
     grid.highSize = Math.max(grid.highSize, size);
     if (age < 0) grid.never = true;
     else { grid.lowAge = Math.min(grid.lowAge, age); grid.highAge = Math.max(grid.highAge, age); }
-    grid.number++;
-  }
-  for (const cell of cells.values()) { cell.value = byBytes ? cell.bytes : cell.count; grid.total += cell.value; }
+    grid.number += number;
+  });
   if (!grid.number) { grid.lowSize = 8; grid.highSize = 28; }
   if (grid.lowAge > grid.highAge) { grid.lowAge = 0; grid.highAge = -1; }
   /* A few cells at least, so that one kind of allocation is not a wall. */

@@ -35,10 +35,9 @@ function makeGroups(measure) {
   const weights = new Map(), names = kinds.map(groupName), filter = kindFilter(), flag = measure === "held" ? HELD : LIVE;
   const value = measure === "held" ? model.held : model.size, at = measure === "held" ? peaks.peakHeldAt : peaks.peakLiveAt;
   const add = (name, weight) => weights.set(name, (weights.get(name) || 0) + weight);
-  for (let i = 0; i < model.kind.length; i++) {
-    const kind = model.kind[i];
-    if (filter[kind] & flag) add(names[kind], value[i] * (model.from[i] <= at && model.to[i] > at ? 1 : 1e-6));
-  }
+  const byKind = new Float64Array(kinds.length);
+  for (let i = 0; i < model.kind.length; i++) byKind[model.kind[i]] += value[i] * (model.from[i] <= at && model.to[i] > at ? 1 : 1e-6);
+  byKind.forEach((weight, kind) => { if (filter[kind] & flag && weight > 0) add(names[kind], weight); });
   for (const adjust of model.adjusts)
     if (measure === "held" && chosen(adjust.process, adjust.device) && adjust.held > 0)
       add(view.mode === "class" ? data.classes[adjust.class] : processName(adjust.process), adjust.held);
@@ -308,6 +307,7 @@ function drawHost(colours) {
     g.strokeStyle = colours.groups[i];
     g.lineWidth = 1.6;
     g.beginPath();
+    if (points.length === 1) points.push([points[0][0] + (view.to - view.from) / 200, points[0][1]]);
     for (const [time, value] of points) g.lineTo(x(time), y(value));
     g.stroke();
     items.push(key("line", colours.groups[i], "host memory of " + processName(process)));
