@@ -196,17 +196,17 @@ static void put_events(struct ull_json *json, struct work *work, const char *nam
                        put_fn *put)
 {
     const struct ull__history *history = work->input->history;
-    size_t count = 0, seen = 0;
+    size_t count = 0, seen = 0, most = work->limits->marks;
     char key[32];
     for (size_t i = 0; i < history->event_count; i++)
         count += is(&history->events[i]);
-    size_t stride = count / (work->limits->marks + 1) + 1;
+    size_t stride = most ? (count + most - 1) / most : 0;
     snprintf(key, sizeof key, "%s_count", name);
     ull__json_key(json, key);
     ull__json_u64(json, count);
     ull__json_key(json, name);
     ull__json_array(json);
-    for (size_t i = 0; count > 0 && i < history->event_count; i++) {
+    for (size_t i = 0; stride > 0 && i < history->event_count; i++) {
         if (is(&history->events[i]) && seen++ % stride == 0)
             put(json, work, i);
     }

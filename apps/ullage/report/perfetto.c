@@ -432,7 +432,7 @@ static void put_events(struct work *work, bool (*is)(const struct ull__event *),
     size_t count = 0, seen = 0;
     for (size_t i = 0; i < history->event_count; i++)
         count += is(&history->events[i]);
-    size_t stride = count / (MARKS + 1) + 1;
+    size_t stride = (count + MARKS - 1) / MARKS;
     for (size_t i = 0; count > 0 && i < history->event_count; i++) {
         if (is(&history->events[i]) && seen++ % stride == 0)
             put(work, &history->events[i], i);
