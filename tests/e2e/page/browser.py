@@ -1,6 +1,7 @@
 """A headless Chromium, driven through chromedriver by the plain WebDriver protocol."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,8 @@ class NoBrowser(Exception):
 
 
 class Browser:
-    def __init__(self, width=1280, height=900, dark=False):
+    def __init__(self, width=1280, height=900, dark=False, sandbox=os.geteuid() != 0):
+        """Without its sandbox it starts as root, and where a container forbids namespaces."""
         if not shutil.which("chromedriver") or not shutil.which("chromium"):
             raise NoBrowser("no chromium or chromedriver here (Debian: chromium, chromium-driver)")
         self.folder = tempfile.mkdtemp(prefix="ullage-browser-")
@@ -29,7 +31,7 @@ class Browser:
                                        stderr=subprocess.STDOUT, env=environment, start_new_session=True)
         try:
             self.address = f"http://127.0.0.1:{self._port(log.name)}"
-            self._begin(width, height, dark)
+            self._begin(width, height, dark, sandbox)
         except BaseException:
             self.close()
             raise
@@ -38,18 +40,20 @@ class Browser:
         for _ in range(300):
             with open(log, encoding="utf-8", errors="replace") as text:
                 words = text.read()
-            if "on port " in words.split("successfully")[-1]:
-                return int("".join(c for c in words.split("on port ")[-1].split(".")[0] if c.isdigit()))
+            started = (re.search(r"started successfully on port (\d+)", words) or
+                       re.search(r"on port ([1-9]\d*)[\s\S]*started successfully", words))
+            if started:
+                return int(started.group(1))
             if self.driver.poll() is not None:
                 break
             time.sleep(0.1)
         raise NoBrowser("chromedriver does not start: " + words[-300:])
 
-    def _begin(self, width, height, dark):
+    def _begin(self, width, height, dark, sandbox):
         arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                      "--force-device-scale-factor=1", f"--window-size={width},{height}",
                      f"--user-data-dir={self.folder}/profile"]
-        if os.geteuid() == 0:
+        if not sandbox:
             arguments.append("--no-sandbox")
         if dark:
             arguments.append("--blink-settings=preferredColorScheme=0")
@@ -69,6 +73,14 @@ class Browser:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode(errors="replace")) from error
+
+    @classmethod
+    def start(cls):
+        """Any that starts."""
+        try:
+            return cls()
+        except NoBrowser:
+            return cls(sandbox=False)
 
     def call(self, method, path, body=None):
         return self._call(method, f"/session/{self.session}{path}", body)

@@ -199,7 +199,7 @@ class Page(unittest.TestCase):
 
 if __name__ == "__main__":
     try:
-        browser = Browser()
+        browser = Browser.start()
     except NoBrowser as why:
         print(f"skipped: {why}")
         sys.exit(77)
