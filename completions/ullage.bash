@@ -17,7 +17,7 @@ _ullage_command_at() {
             echo $((i + 1))
             return
             ;;
-        -m | -g | --memory | --gpus | --max-request | --spill | --name | --report | --record)
+        -m | -g | --memory | --gpus | --max-request | --request | --prewarm | --priority | --group | --spill | --name | --report | --record)
             ((i++)) || true
             [[ ${COMP_WORDS[i]} == '=' ]] && ((i++))
             ;;
@@ -82,6 +82,7 @@ _ullage() {
     run:-m | run:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:-g | run:--gpus) words=$(_ullage_cards) ;;
     replay:-m | replay:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
+    run:--request | run:--prewarm) words='1GiB 2GiB 4GiB 8GiB last' ;;
     run:--max-request | run:--spill) words='256MiB 512MiB 1GiB' ;;
     run:--name | replay:--repeat | replay:--hold) return ;;
     run:--report | run:--record | replay:--record)
@@ -92,14 +93,14 @@ _ullage() {
     replay:-o | replay:--output) words='table json' ;;
     replay:--device) words='cuda:0 host' ;;
     run:*)
-        words='-m --memory -g --gpus --growth --each --max-request --spill --suspendable --name --report --record --stacks -q --quiet -h --help --'
+        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --name --report --record --stacks -q --quiet -h --help --'
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;
     budget:* | suspend:* | resume:*)
         words=$(ullage ps -o json 2>/dev/null | sed -n 's/^      "name": "\(.*\)",$/\1/p')
         case $verb in
-        budget) [[ $COMP_CWORD -gt 2 ]] && words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
+        budget) [[ $COMP_CWORD -gt 2 ]] && words='auto 1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
         *) words="$words -q --quiet --timeout -h --help" ;;
         esac
         ;;

@@ -84,6 +84,11 @@ static const struct budget_rule *rule_for(const struct budget *budget,
     return found;
 }
 
+bool budget_speaks_of(const struct budget *budget, const struct ull__device_spec *device)
+{
+    return rule_for(budget, device) != NULL;
+}
+
 static void add_device(const struct machine_device *from, int logical, struct ull__job_spec *job)
 {
     if (job->device_count == ULL_MAX_DEVICES || from->divided)

@@ -1,7 +1,7 @@
 /*
  * cmd_budget.c: `ullage budget JOB SIZE` changes what a running job may hold.
  *
- * Works through the ledger, without a daemon. Nothing is taken away: a budget below what is held is a target,
+ * Works through the ledger; a daemon sees it there. Nothing is taken away: a budget below what is held is a target,
  * and growth is refused until the job is under it. A budget that follows use by itself needs the daemon.
  */
 #include <getopt.h>
@@ -17,12 +17,15 @@
 static void print_help(void)
 {
     printf(
-        "Usage: ullage budget JOB SIZE\n"
+        "Usage: ullage budget JOB SIZE|auto\n"
         "\n"
         "Changes the budget of a running job.\n"
         "\n"
         "  JOB         its name or id, as ullage ps shows them (-o json)\n"
         "  SIZE        4GiB, 40%% (of the card), or by device: 0=4GiB,1=40%%; at most the card\n"
+        "  auto        follows use from now on: a quarter above it and a share of what is free, "
+        "at\n"
+        "              least the request and a tenth of the card; needs the daemon ullaged\n"
         "  -h, --help  this text\n"
         "\n"
         "A budget below what the job holds takes nothing away: its growth is refused until it is\n"
@@ -92,6 +95,7 @@ static ull_status set_budget(struct ull__ledger *ledger, const struct budget *bu
         if (!used[i])
             return ull__fail(err, ULL_E_NO_DEVICE, "job %s sees no device '%.60s'", spec->name,
                              budget->rules[i].device);
+    ull__ledger_set_flag(ledger, ULL_FLAG_AUTOMATIC, false);
     for (int d = 0; d < spec->device_count; d++) {
         ull_status status = chosen[d] ? set_device(ledger, d, &sizes[d], err) : ULL_OK;
         if (status != ULL_OK)
@@ -100,6 +104,21 @@ static ull_status set_budget(struct ull__ledger *ledger, const struct budget *bu
     return ULL_OK;
 }
 
+/* The daemon sees it in the ledger, and sets the budget from then on. */
+static ull_status set_automatic(struct ull__ledger *ledger, struct ull_error *err)
+{
+    if (ull__ledger_served(ledger) == 0)
+        return ull__fail(
+            err, ULL_E_SYSTEM,
+            "a budget that follows use needs the daemon ullaged, and none serves job %s",
+            ull__ledger_spec(ledger)->name);
+    if (!ull__ledger_set_flag(ledger, ULL_FLAG_AUTOMATIC, true))
+        return ull__fail(err, ULL_E_PERMISSION, "the job's ledger %s cannot be written",
+                         ull__ledger_path(ledger));
+    return ULL_OK;
+}
+
+/* NULL: it follows use. */
 static int change(const char *text, const struct budget *budget)
 {
     struct job_list list;
@@ -111,14 +130,16 @@ static int change(const char *text, const struct budget *budget)
     }
     ull_status status = jobs_find(&list, text, &job, &err);
     if (status == ULL_OK)
-        status = set_budget(job->report.ledger, budget, &err);
+        status = budget ? set_budget(job->report.ledger, budget, &err)
+                        : set_automatic(job->report.ledger, &err);
     jobs_free(&list);
     if (status != ULL_OK)
         cli_say("%s", err.message);
-    return status == ULL_OK             ? EXIT_OK
-           : status == ULL_E_NO_DEVICE  ? EXIT_NO_DEVICE
-           : status == ULL_E_PERMISSION ? EXIT_PERMISSION
-                                        : EXIT_FAILED;
+    return status == ULL_OK                    ? EXIT_OK
+           : status == ULL_E_NO_DEVICE         ? EXIT_NO_DEVICE
+           : status == ULL_E_PERMISSION        ? EXIT_PERMISSION
+           : !budget && status == ULL_E_SYSTEM ? EXIT_NO_DAEMON
+                                               : EXIT_FAILED;
 }
 
 int cmd_budget(int argc, char **argv)
@@ -136,10 +157,8 @@ int cmd_budget(int argc, char **argv)
     }
     if (argc - optind != 2)
         return cli_usage_error("budget", "expected a job and a size, got %d words", argc - optind);
-    if (strcmp(argv[optind + 1], "auto") == 0) {
-        cli_say("a budget that follows use needs the daemon ullaged, which is not running");
-        return EXIT_NO_DAEMON;
-    }
+    if (strcmp(argv[optind + 1], "auto") == 0)
+        return change(argv[optind], NULL);
     if (budget_parse(argv[optind + 1], &budget, &err) != ULL_OK)
         return cli_usage_error("budget", "%s", err.message);
     return change(argv[optind], &budget);

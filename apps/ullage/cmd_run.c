@@ -14,13 +14,16 @@
 
 #include "cli.h"
 #include "contexts.h"
+#include "control.h"
 #include "environ.h"
 #include "error.h"
 #include "file.h"
 #include "job_json.h"
 #include "jobs.h"
+#include "peaks.h"
 #include "recording.h"
 #include "run_options.h"
+#include "service.h"
 #include "supervise.h"
 
 enum { SWEEP_EVERY = 10 /* ticks */, DRAIN_WAIT_MS = 300 };
@@ -154,6 +157,78 @@ static void describe_job(struct run *run)
     contexts_recall(job);
 }
 
+/* Sizes by device, as -m gives them; where none speaks of a device it keeps what it has. */
+static int apply_sizes(struct run *run, const struct budget *sizes, const char *option, bool room)
+{
+    struct ull_error err;
+    struct ull__job_spec job = {0};
+    int capped;
+    if (sizes->count == 0)
+        return 0;
+    if (budget_apply(sizes, &run->machine, &run->visible, &job, &capped, &err) != ULL_OK) {
+        cli_say("%s: %s", option, err.message);
+        return EXIT_NO_DEVICE;
+    }
+    for (int d = 0; d < run->job.device_count && d < job.device_count; d++) {
+        struct ull__device_spec *to = &run->job.devices[d];
+        const struct ull__device_spec *from = &job.devices[d];
+        char asked[ULL_SIZE_TEXT], budget[ULL_SIZE_TEXT];
+        if (from->logical < 0 || !budget_speaks_of(sizes, from))
+            continue;
+        if (from->budget_bytes > to->budget_bytes || capped == d)
+            return cli_usage_error("run", "%s of %s on device %d is above the budget of %s", option,
+                                   ull__size_text(from->budget_bytes, asked), to->logical,
+                                   ull__size_text(to->budget_bytes, budget));
+        *(room ? &to->room_bytes : &to->request_bytes) = from->budget_bytes;
+    }
+    return 0;
+}
+
+/* What it asks of the daemon, if anything. */
+static int describe_sharing(struct run *run)
+{
+    const struct run_options *options = &run->options;
+    struct ull__job_spec *job = &run->job;
+    int code = apply_sizes(run, &options->request, "--request", false);
+    if (code == 0)
+        code = apply_sizes(run, &options->prewarm, "--prewarm", true);
+    if (code != 0)
+        return code;
+    job->priority = options->priority;
+    copy_text(job->group, sizeof job->group, options->group ? options->group : "");
+    job->may_queue = options->wait;
+    job->waits = options->wait || options->request.count > 0 || options->prewarm.count > 0 ||
+                 options->prewarm_last;
+    if (job->waits && job->parent[0]) {
+        cli_say("--wait, --request and --prewarm are for jobs of their own, and this one is inside "
+                "another; the command was not started");
+        return EXIT_USAGE;
+    }
+    if (options->prewarm_last && !peaks_recall(job) && !options->quiet)
+        cli_say("no job called %s has ended yet, so nothing is known to be freed for it", job->name);
+    for (int d = 0; d < job->device_count && options->wait; d++) {
+        struct ull__device_spec *device = &job->devices[d];
+        if (device->logical >= 0 && device->room_bytes == 0)
+            device->room_bytes = device->request_bytes ? device->request_bytes : device->budget_bytes;
+    }
+    return 0;
+}
+
+/* 0 once the command may start. */
+static int wait_for_start(struct run *run)
+{
+    if (!run->job.waits) {
+        bool served = run->job.parent[0] || service_announce(run->ledger);
+        if (!served && (run->options.priority || run->options.group) && !run->options.quiet)
+            cli_say("no daemon shares the cards: priority and group count once ullaged runs");
+        return 0;
+    }
+    int code = service_wait(run->ledger, run->options.wait, run->options.wait_s, run->options.quiet);
+    if (code == 0)
+        ull__ledger_set_waiting(run->ledger, false);
+    return code;
+}
+
 struct other_budgets {
     struct run *run;
     uint64_t sum[ULL_MAX_DEVICES];
@@ -237,6 +312,9 @@ static int prepare(struct run *run)
     if (code != 0)
         return code;
     describe_job(run);
+    code = describe_sharing(run);
+    if (code != 0)
+        return code;
     if (environ_find_libraries(&run->libraries, &err) != ULL_OK ||
         ull__ledger_create(&run->job, &run->ledger, &err) != ULL_OK) {
         cli_say("%s; the command was not started", err.message);
@@ -259,7 +337,8 @@ static int prepare(struct run *run)
                1); /* read before the first call, when there is no ledger yet */
     if (run->options.spill)
         setenv("ULLAGE_SPILL", "1", 1); /* likewise */
-    return prepare_record(run);
+    code = prepare_record(run);
+    return code == 0 ? wait_for_start(run) : code;
 }
 
 /* --- while the command runs --------------------------------------------------------------------- */
@@ -368,6 +447,7 @@ static void finish(struct run *run, const struct supervise_result *result)
         cli_say("%s", summary);
     append_log(run, summary);
     contexts_remember(run->ledger);
+    peaks_remember(run->ledger);
 }
 
 static void clean_up(struct run *run)

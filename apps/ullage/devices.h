@@ -62,6 +62,9 @@ ull_status budget_apply(const struct budget *budget, const struct machine *machi
                         const struct selection *visible, struct ull__job_spec *job, int *capped,
                         struct ull_error *err);
 
+/* Is there a rule for this device? */
+bool budget_speaks_of(const struct budget *budget, const struct ull__device_spec *device);
+
 /* "logical 0 = physical 2 (GPU-...)". */
 enum { DEVICE_MAP_TEXT = 128 };
 const char *device_map_text(const struct ull__device_spec *device, char buffer[DEVICE_MAP_TEXT]);

@@ -21,6 +21,13 @@ static void print_help(void)
         "'local'\n"
         "                             for the one of this process's local rank\n"
         "      --growth               make frameworks start small and grow\n"
+        "      --request SIZE         of the budget, what is promised: made free for it when "
+        "needed\n"
+        "      --wait[=SECONDS]       start only when there is room (for the request, or the "
+        "budget)\n"
+        "      --prewarm SIZE|last    have that much free before it starts; last: its last peak\n"
+        "      --priority N           higher goes first where jobs share a card (default 0)\n"
+        "      --group NAME           jobs of one group are suspended together or not at all\n"
         "      --each                 a budget of its own for every direct child\n"
         "      --suspendable          let `ullage suspend` move it out at the speed of the bus\n"
         "      --spill SIZE           what does not fit goes to host memory, at most SIZE; slow\n"
@@ -36,7 +43,10 @@ static void print_help(void)
         "$XDG_CONFIG_HOME/ullage/ullage.conf (keys memory, growth, report, log, max_request),\n"
         "ULLAGE_MEMORY, ULLAGE_GROWTH, ULLAGE_REPORT, ULLAGE_LOG, options.\n"
         "\n"
-        "Exit code: the command's; 128+N if signal N ended it; 2 usage; 3 no such device;\n"
+        "--request, --wait and --prewarm need the daemon ullaged.\n"
+        "\n"
+        "Exit code: the command's; 128+N if signal N ended it; 1 refused or no room in time;\n"
+        "2 usage; 3 no such device; 4 not permitted; 5 no daemon where one is needed;\n"
         "125 ullage itself failed and nothing was started; 126 cannot execute; 127 not found.\n");
 }
 
@@ -75,9 +85,74 @@ static int check_name(const char *name)
     return 0;
 }
 
+enum {
+    GROWTH = 256,
+    EACH,
+    MAX_REQUEST,
+    NAME,
+    REPORT,
+    RECORD,
+    STACKS,
+    SUSPENDABLE,
+    SPILL,
+    PRIORITY,
+    REQUEST,
+    WAIT,
+    PREWARM,
+    GROUP
+};
+
+static int set_sizes(struct budget *sizes, const char *option, const char *value)
+{
+    struct ull_error err;
+    if (budget_parse(value, sizes, &err) != ULL_OK)
+        return cli_usage_error("run", "%s: %s", option, err.message);
+    return 0;
+}
+
+static int set_wait(struct run_options *options, const char *value)
+{
+    char *end = NULL;
+    options->wait = true;
+    options->wait_s = value ? strtod(value, &end) : 0;
+    if (value && (*end || end == value || !(options->wait_s > 0 && options->wait_s <= 1e9)))
+        return cli_usage_error("run", "--wait is '%.40s': expected seconds, as --wait=600", value);
+    return 0;
+}
+
+static int set_priority(struct run_options *options, const char *value)
+{
+    char *end;
+    long priority = strtol(value, &end, 10);
+    if (*end || end == value || priority < -1000 || priority > 1000)
+        return cli_usage_error("run", "--priority is '%.40s': expected -1000 to 1000", value);
+    options->priority = (int)priority;
+    return 0;
+}
+
+static int set_sharing(struct run_options *options, int option, const char *value)
+{
+    switch (option) {
+    case PRIORITY:
+        return set_priority(options, value);
+    case REQUEST:
+        return set_sizes(&options->request, "--request", value);
+    case WAIT:
+        return set_wait(options, value);
+    case PREWARM:
+        options->prewarm_last = strcmp(value, "last") == 0;
+        return options->prewarm_last ? 0 : set_sizes(&options->prewarm, "--prewarm", value);
+    default: /* GROUP */
+        options->group = value;
+        if (!value[0] || strlen(value) >= ULL_NAME_TEXT || strpbrk(value, "\n\t"))
+            return cli_usage_error("run", "--group '%.80s': expected 1 to %d characters", value,
+                                   ULL_NAME_TEXT - 1);
+        return 0;
+    }
+}
+
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    enum { GROWTH = 256, EACH, MAX_REQUEST, NAME, REPORT, RECORD, STACKS, SUSPENDABLE, SPILL };
     static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
                                           {"gpus", required_argument, NULL, 'g'},
                                           {"growth", no_argument, NULL, GROWTH},
@@ -87,6 +162,11 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"report", required_argument, NULL, REPORT},
                                           {"record", required_argument, NULL, RECORD},
                                           {"stacks", no_argument, NULL, STACKS},
+                                          {"priority", required_argument, NULL, PRIORITY},
+                                          {"request", required_argument, NULL, REQUEST},
+                                          {"wait", optional_argument, NULL, WAIT},
+                                          {"prewarm", required_argument, NULL, PREWARM},
+                                          {"group", required_argument, NULL, GROUP},
                                           {"suspendable", no_argument, NULL, SUSPENDABLE},
                                           {"spill", required_argument, NULL, SPILL},
                                           {"quiet", no_argument, NULL, 'q'},
@@ -126,6 +206,13 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
             options->record = optarg;
             if (!optarg[0])
                 code = cli_usage_error("run", "--record: expected the path of a file");
+            break;
+        case PRIORITY:
+        case REQUEST:
+        case WAIT:
+        case PREWARM:
+        case GROUP:
+            code = set_sharing(options, option, optarg);
             break;
         case SUSPENDABLE:
             options->suspendable = true;

@@ -18,6 +18,13 @@ struct run_options {
     bool stacks;
     bool suspendable;
     uint64_t spill;   /* 0: nothing goes to host memory */
+    int priority;
+    const char *group;     /* --group or NULL */
+    struct budget request; /* --request, empty: none */
+    struct budget prewarm; /* --prewarm SIZE, empty: none */
+    bool prewarm_last;
+    bool wait;        /* --wait */
+    double wait_s;    /* 0: as long as it takes */
     const char *name; /* NULL: from the command */
     char **command;
 };

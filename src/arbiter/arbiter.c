@@ -140,6 +140,7 @@ static ull_status join(struct ull__arbiter *a, const struct ull__arbiter_event *
     copy(job->request, spec->request);
     copy(job->room, spec->room);
     copy(job->stays, spec->stays);
+    copy(job->held, event->bytes);
     copy(job->soft, spec->request);
     copy(job->told, spec->budget);
     if ((spec->started || !spec->may_queue) && !ull__promise_possible(a, job)) {

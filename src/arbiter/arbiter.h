@@ -53,7 +53,7 @@ enum ull__arbiter_event_kind {
     ULL_ARB_TICK,
     ULL_ARB_DEVICE, /* bytes[d]: what card d can give to jobs, others' use taken off */
     ULL_ARB_HOST, /* amount: host memory that may be used for what is moved out, used part included */
-    ULL_ARB_JOIN,  /* job, spec */
+    ULL_ARB_JOIN,  /* job, spec, bytes[]: held already, by one that was not known before */
     ULL_ARB_LEAVE, /* job: it ended, in whatever state */
     ULL_ARB_USE,   /* job, bytes[]: held; trimmable[]; stays[]: what suspending it would not free */
     ULL_ARB_WANT,  /* job, bytes[]: an allocation found no room */

@@ -22,7 +22,20 @@
     X(GROWTH, "growth", "ULLAGE_GROWTH")                                                           \
     X(REPORT, "report", "ULLAGE_REPORT")                                                           \
     X(LOG, "log", "ULLAGE_LOG")                                                                    \
-    X(MAX_REQUEST, "max_request", "")
+    X(MAX_REQUEST, "max_request", "")                                                              \
+    X(SOCKET, "socket", "ULLAGE_SOCKET")                                                           \
+    /* Of the daemon: */                                                                           \
+    X(WATERMARK, "watermark", "")                                                                  \
+    X(SLICE, "slice", "")                                                                          \
+    X(PATIENCE, "patience", "")                                                                    \
+    X(ALLOCATION_WAIT, "allocation_wait", "")                                                      \
+    X(HOST_MEMORY, "host_memory", "")                                                              \
+    X(SUSPEND, "suspend", "")                                                                      \
+    X(OPERATORS, "operators", "")                                                                  \
+    X(MAX_PRIORITY, "max_priority", "")                                                            \
+    X(LISTEN, "listen", "")                                                                        \
+    X(TOKEN_FILE, "token_file", "")                                                                \
+    X(HISTORY, "history", "")
 
 enum ull__conf_key {
 #define X(name, key, variable) ULL_CONF_##name,

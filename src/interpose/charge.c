@@ -13,6 +13,7 @@
 
 #include "interpose.h"
 #include "size.h"
+#include "suspend.h"
 
 enum {
     OTHERS_SETTLE_NS = 2000000, /* longest wait for other processes before a refusal */
@@ -142,6 +143,46 @@ bool ull__spill_instead(struct ull__charge *charge, CUresult result)
     return true;
 }
 
+/* Outside the gate meanwhile: a job that waits for room may be moved out. */
+bool ull__wait_for_room(const struct ull__gpu *gpu, uint64_t bytes, struct ull__want *want)
+{
+    ull__gate_pause();
+    bool again = ull__member_want(member(), gpu->device, bytes, want);
+    ull__gate_go_on();
+    return again;
+}
+
+/* The budget allows it, and only a soft one does not: the daemon is asked to make room (src/ledger/served.c). */
+static bool reserve_when_there_is_room(const struct ull__charge *charge)
+{
+    struct ull__want want = {0};
+    bool done = false;
+    while (!done && ull__wait_for_room(charge->gpu, charge->bytes, &want))
+        done = try_reserve(charge);
+    ull__member_want_over(member(), &want);
+    return done;
+}
+
+bool ull__again(struct ull__charge *charge, CUresult result)
+{
+    if (likely(result != CUDA_ERROR_OUT_OF_MEMORY) || !charge->gpu || charge->bytes == 0 ||
+        charge->spilled)
+        return false;
+    int device = charge->gpu->device;
+    /* What waits holds nothing meanwhile: the daemon counts it as wanted, not as held. */
+    ull__member_release(member(), device, charge->class, charge->bytes);
+    ull__turn(ULL_TURN_END);
+    bool again = false;
+    while (!again && ull__wait_for_room(charge->gpu, charge->bytes, &charge->want))
+        again = try_reserve(charge);
+    if (!again) {
+        ull__member_want_over(member(), &charge->want);
+        charge->bytes = 0; /* nothing is left for ull__cancel to give back */
+    }
+    ull__turn(ULL_TURN_BEGIN);
+    return again;
+}
+
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     charge->asked = asked;
@@ -156,7 +197,8 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
         refuse(charge, asked, true);
         return false;
     }
-    if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge))) {
+    if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge) &&
+                 !reserve_when_there_is_room(charge))) {
         refuse(charge, charge->bytes > asked ? charge->bytes : asked, false);
         return false;
     }
@@ -190,6 +232,8 @@ static void settle_spilled(struct ull__charge *charge, uint64_t taken)
 void ull__settle(struct ull__charge *charge, uint64_t taken)
 {
     int device = charge->gpu->device;
+    if (unlikely(charge->want.posted))
+        ull__member_want_over(member(), &charge->want);
     if (unlikely(charge->spilled)) {
         settle_spilled(charge, taken);
         return;
@@ -221,7 +265,7 @@ static void say_card_is_full(const struct ull__charge *charge)
     ull__say(
         "process %d asked for %s (%s, %s), which its budget allows, but the card has only %s left: "
         "others hold the rest",
-        (int)getpid(), ull__size_text(charge->bytes, wanted), ull__class_name(charge->class),
+        (int)getpid(), ull__size_text(charge->asked, wanted), ull__class_name(charge->class),
         charge->call, ull__size_text(free_bytes, free_text));
 }
 
@@ -241,6 +285,8 @@ static void cancel_spilled(struct ull__charge *charge, CUresult result)
 
 void ull__cancel(struct ull__charge *charge, CUresult result)
 {
+    if (unlikely(charge->want.posted))
+        ull__member_want_over(member(), &charge->want);
     if (unlikely(charge->spilled)) {
         cancel_spilled(charge, result);
         return;

@@ -82,6 +82,22 @@ void ull__gate_leave(struct ull__gate_lane *lane)
         atomic_fetch_sub_explicit(&lane->inside, 1, memory_order_release);
 }
 
+void ull__gate_pause(void)
+{
+    if (depth > 0)
+        atomic_fetch_sub_explicit(&ull__gate_lane()->inside, 1, memory_order_release);
+}
+
+void ull__gate_go_on(void)
+{
+    struct ull__gate_lane *lane = ull__gate_lane();
+    if (depth == 0)
+        return;
+    atomic_fetch_add(&lane->inside, 1);
+    if (atomic_load(&ull__gate.closed))
+        ull__gate_wait(lane);
+}
+
 /* Its one thread is the one that forked, and it was in no call. */
 void ull__gates_forget(void)
 {

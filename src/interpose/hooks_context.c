@@ -47,6 +47,17 @@ static bool begin(struct making *making, CUdevice ordinal, const char *call)
     return true;
 }
 
+/* The card was full and a daemon has made room: the same from the beginning. */
+static bool again(struct making *making, CUresult result)
+{
+    if (!ull__again(&making->charge, result))
+        return false;
+    making->measurable = ull__measure(making->charge.gpu, &making->before);
+    making->card_measurable = ull__measure_card(making->charge.gpu, &making->card_before);
+    making->turns = atomic_load(&ull__state.turns);
+    return true;
+}
+
 /* A card's use says what a context took only if it is about what one takes. */
 static bool plausible(uint64_t bytes, uint64_t expected)
 {
@@ -126,7 +137,10 @@ CUresult ull__do_cuCtxCreate(CUcontext *ctx, unsigned int flags, CUdevice dev)
     struct making making;
     if (!begin(&making, dev, "cuCtxCreate"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuCtxCreate(ctx, flags, dev);
+    CUresult result;
+    do
+        result = ull__driver->cuCtxCreate(ctx, flags, dev);
+    while (again(&making, result));
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 
@@ -135,7 +149,10 @@ CUresult ull__do_cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev
     struct making making;
     if (!begin(&making, dev, "cuCtxCreate"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuCtxCreate_v2(ctx, flags, dev);
+    CUresult result;
+    do
+        result = ull__driver->cuCtxCreate_v2(ctx, flags, dev);
+    while (again(&making, result));
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 
@@ -145,7 +162,10 @@ CUresult ull__do_cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *params_arra
     struct making making;
     if (!begin(&making, dev, "cuCtxCreate"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuCtxCreate_v3(ctx, params_array, num_params, flags, dev);
+    CUresult result;
+    do
+        result = ull__driver->cuCtxCreate_v3(ctx, params_array, num_params, flags, dev);
+    while (again(&making, result));
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 
@@ -155,7 +175,10 @@ CUresult ull__do_cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *ctx_create_pa
     struct making making;
     if (!begin(&making, dev, "cuCtxCreate"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuCtxCreate_v4(ctx, ctx_create_params, flags, dev);
+    CUresult result;
+    do
+        result = ull__driver->cuCtxCreate_v4(ctx, ctx_create_params, flags, dev);
+    while (again(&making, result));
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 
@@ -287,7 +310,10 @@ static CUresult make_primary(CUcontext *ctx, CUdevice dev)
         return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
     if (!begin(&making, dev, "cuDevicePrimaryCtxRetain"))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
+    CUresult result;
+    do
+        result = ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
+    while (again(&making, result));
     return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
 }
 

@@ -90,8 +90,11 @@ CUresult ull__do_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     enum verdict verdict = begin(&charge, dptr ? bytes : 0, ull__backing_wanted(), "cuMemAlloc");
     if (unlikely(verdict == REFUSED))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result =
-        verdict == PASS_ON ? ull__driver->cuMemAlloc_v2(dptr, bytes) : take(&charge, dptr, bytes);
+    CUresult result;
+    do
+        result = verdict == PASS_ON ? ull__driver->cuMemAlloc_v2(dptr, bytes)
+                                    : take(&charge, dptr, bytes);
+    while (verdict == RESERVED && ull__again(&charge, result));
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_LINEAR);
 }
 
@@ -101,7 +104,10 @@ CUresult ull__do_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int
     enum verdict verdict = begin(&charge, dptr ? bytes : 0, false, "cuMemAllocManaged");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuMemAllocManaged(dptr, bytes, flags);
+    CUresult result;
+    do
+        result = ull__driver->cuMemAllocManaged(dptr, bytes, flags);
+    while (verdict == RESERVED && ull__again(&charge, result));
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, bytes, BLOCK_MANAGED);
 }
 
@@ -120,16 +126,19 @@ CUresult ull__do_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t wid
     enum verdict verdict = begin(&charge, asked, ull__backing_wanted(), "cuMemAllocPitch");
     if (verdict == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    bool ours = verdict == RESERVED && (ull__gates_wanted() || charge.spilled);
-    if (!ours)
-        result =
-            ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height, element_size_bytes);
-    if (ours || (verdict == RESERVED && ull__spill_instead(&charge, result))) {
-        result = take(&charge, dptr, asked);
-        if (result == CUDA_SUCCESS)
-            *pitch = asked / height;
-    }
+    CUresult result;
+    do {
+        bool ours = verdict == RESERVED && (ull__gates_wanted() || charge.spilled);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        if (!ours)
+            result = ull__driver->cuMemAllocPitch_v2(dptr, pitch, width_in_bytes, height,
+                                                     element_size_bytes);
+        if (ours || (verdict == RESERVED && ull__spill_instead(&charge, result))) {
+            result = take(&charge, dptr, asked);
+            if (result == CUDA_SUCCESS)
+                *pitch = asked / height;
+        }
+    } while (verdict == RESERVED && ull__again(&charge, result));
     return verdict == PASS_ON ? result : end(&charge, result, *dptr, *pitch * height, BLOCK_LINEAR);
 }
 

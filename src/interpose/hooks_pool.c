@@ -45,15 +45,16 @@ static const struct ull__gpu *gpu_of_stream(CUstream stream)
 
 typedef CUresult allocate_fn(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream);
 
-static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
-                         size_t bytes, CUstream stream, bool per_thread, allocate_fn *call,
-                         const char *name, uint64_t began_ns)
+static CUresult allocate_once(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
+                              size_t bytes, CUstream stream, bool per_thread, allocate_fn *call,
+                              const char *name, uint64_t began_ns, bool *refused)
 {
     struct ull__reserve *reserve = ull__reserve_of(gpu, pool);
     uint64_t worst = worst_growth(bytes);
     CUstream order = per_thread && !stream ? CU_STREAM_PER_THREAD : stream;
     struct ull__charge charge = {.began_ns = began_ns};
-    if (!reserve || !ull__reserve_begin(reserve, worst, bytes, name, order, &charge))
+    *refused = !reserve || !ull__reserve_begin(reserve, worst, bytes, name, order, &charge);
+    if (*refused)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = call(dptr, bytes, pool, stream);
     if (result == CUDA_SUCCESS && *dptr) {
@@ -73,6 +74,24 @@ static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdevice
         charge.address = result == CUDA_SUCCESS ? *dptr : 0;
         ull__tell_call(&charge, 0, result); /* the books rise with its pool */
     }
+    return result;
+}
+
+/* While the card is full and a daemon makes room, it waits: but not for ever (src/ledger/served.c). */
+static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdeviceptr *dptr,
+                         size_t bytes, CUstream stream, bool per_thread, allocate_fn *call,
+                         const char *name, uint64_t began_ns)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    struct ull__want want = {0};
+    CUresult result;
+    bool refused;
+    do
+        result = allocate_once(gpu, pool, dptr, bytes, stream, per_thread, call, name, began_ns,
+                               &refused);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && !refused && gpu->device >= 0 &&
+           ull__wait_for_room(gpu, worst_growth(bytes), &want));
+    ull__member_want_over(member, &want);
     return result;
 }
 

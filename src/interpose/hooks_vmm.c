@@ -152,7 +152,7 @@ CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     CUresult result;
     do
         result = create(&charge, handle, prop, flags);
-    while (ull__spill_instead(&charge, result));
+    while (ull__spill_instead(&charge, result) || ull__again(&charge, result));
     if (result != CUDA_SUCCESS) {
         ull__cancel(&charge, result);
         return result;

@@ -88,6 +88,7 @@ struct ull__charge {
     uint64_t asked;    /* by the program */
     uint64_t address;  /* of the block, filled in before it is settled; 0: no block of its own */
     uint8_t wait;      /* enum ull__event_wait */
+    struct ull__want want; /* while it waits for room: ull__again */
 };
 
 /*
@@ -100,6 +101,13 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked);
  * the call is to be made for that.
  */
 bool ull__spill_instead(struct ull__charge *charge, CUresult result);
+/*
+ * The driver answered `result` to a reserved call. True: it was out of memory, a daemon has made room since,
+ * and it is reserved again: make the call again. False: settle or cancel.
+ */
+bool ull__again(struct ull__charge *charge, CUresult result);
+/* See ull__member_want; nothing may be under way. */
+bool ull__wait_for_room(const struct ull__gpu *gpu, uint64_t bytes, struct ull__want *want);
 /* The driver took `taken` bytes: gives back the rest, or charges what is missing. */
 void ull__settle(struct ull__charge *charge, uint64_t taken);
 /* The driver took nothing, and answered `result`. */

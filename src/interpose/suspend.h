@@ -48,6 +48,9 @@ void ull__gate_wait(struct ull__gate_lane *lane);
  */
 struct ull__gate_lane *ull__gate_enter(void);
 void ull__gate_leave(struct ull__gate_lane *lane);
+/* Out for a while and in again, in the middle of a hook that waits for something; nothing for who is not in. */
+void ull__gate_pause(void);
+void ull__gate_go_on(void);
 
 /* Threads of a parent are not in a forked child. */
 void ull__gates_forget(void);

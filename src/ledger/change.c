@@ -95,6 +95,19 @@ void ull__change_peaks(struct ull__ledger_file *file, int slot, int device, enum
     raise_to(&account->peak_by_class[class], of_class);
 }
 
+static bool passes(_Atomic uint64_t *budget, uint64_t total, uint64_t more)
+{
+    uint64_t bytes = atomic_load_explicit(budget, memory_order_relaxed);
+    return total > bytes || more > bytes - total;
+}
+
+/* A soft budget holds only while somebody is there who would raise it again. */
+static bool passes_budget(struct ull__ledger_file *file, int device, uint64_t total, uint64_t more)
+{
+    return passes(&file->budget_bytes[device], total, more) ||
+           (passes(&file->soft_bytes[device], total, more) && ull__file_is_served(file));
+}
+
 ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__change *change)
 {
     struct ull__slot *slot = &file->slots[change->slot];
@@ -117,10 +130,8 @@ ull_status ull__change_apply(struct ull__ledger_file *file, const struct ull__ch
         /* A torn pair makes the swap fail; either half alone is a value that the cell really had. */
         seen.tag = atomic_load_explicit(&account->cell.tag, memory_order_acquire);
         seen.total = atomic_load_explicit(&account->cell.total, memory_order_acquire);
-        uint64_t budget =
-            atomic_load_explicit(&file->budget_bytes[change->device], memory_order_relaxed);
         if (change->check && change->total_delta > 0 &&
-            (seen.total > budget || (uint64_t)change->total_delta > budget - seen.total)) {
+            passes_budget(file, change->device, seen.total, (uint64_t)change->total_delta)) {
             atomic_store_explicit(&intent->sequence, 0, memory_order_release);
             return ULL_E_NO_MEMORY;
         }

@@ -15,7 +15,7 @@ enum { WANTED_BITS = 8 };
  * Writes one word of a ledger that this process has only a copy of. The file may be its owner's to change at
  * any moment, which does no harm: nothing in it is followed.
  */
-static bool write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size)
+bool ull__write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size)
 {
     int fd = open(ledger->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     bool good = fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)sizeof *ledger->file &&
@@ -33,7 +33,7 @@ uint64_t ull__ledger_command(struct ull__ledger *ledger, enum ull__wanted wanted
         next = ((seen >> WANTED_BITS) + 1) << WANTED_BITS | (uint64_t)wanted;
     while (!atomic_compare_exchange_weak(&file->command, &seen, next));
     if (ledger->copy &&
-        !write_word(ledger, offsetof(struct ull__ledger_file, command), &next, sizeof next))
+        !ull__write_word(ledger, offsetof(struct ull__ledger_file, command), &next, sizeof next))
         return 0;
     if (!ledger->copy)
         for (uint32_t i = 0; i < atomic_load(&file->slots_used); i++)
@@ -58,10 +58,10 @@ bool ull__ledger_set_budget(struct ull__ledger *ledger, int device, uint64_t byt
     if (device < 0 || device >= ledger->file->spec.device_count)
         return false;
     atomic_store(&ledger->file->budget_bytes[device], bytes);
-    return !ledger->copy || write_word(ledger,
-                                       offsetof(struct ull__ledger_file, budget_bytes) +
-                                           (size_t)device * sizeof bytes,
-                                       &bytes, sizeof bytes);
+    return !ledger->copy || ull__write_word(ledger,
+                                            offsetof(struct ull__ledger_file, budget_bytes) +
+                                                (size_t)device * sizeof bytes,
+                                            &bytes, sizeof bytes);
 }
 
 bool ull__ledger_set_priority(struct ull__ledger *ledger, int priority)
@@ -69,7 +69,7 @@ bool ull__ledger_set_priority(struct ull__ledger *ledger, int priority)
     int32_t word = priority;
     atomic_store(&ledger->file->priority, word);
     return !ledger->copy ||
-           write_word(ledger, offsetof(struct ull__ledger_file, priority), &word, sizeof word);
+           ull__write_word(ledger, offsetof(struct ull__ledger_file, priority), &word, sizeof word);
 }
 
 void ull__ledger_set_waiting(struct ull__ledger *ledger, bool waiting)
@@ -177,6 +177,7 @@ void ull__slot_forget_residency(struct ull__slot *slot)
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
         atomic_store(&slot->devices[d].evicted, 0);
         atomic_store(&slot->devices[d].spilled, 0);
+        atomic_store(&slot->devices[d].want, 0);
     }
     atomic_store(&slot->gated, 0);
     atomic_store(&slot->residency, ULL_RESIDENT);
@@ -196,6 +197,7 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
         view->evicted_bytes[d] = atomic_load(&slot->devices[d].evicted);
         view->spilled_bytes[d] = atomic_load(&slot->devices[d].spilled);
+        view->want_bytes[d] = atomic_load(&slot->devices[d].want);
     }
     uint32_t version = atomic_load(&slot->trouble_version);
     memcpy(view->trouble, slot->trouble, sizeof view->trouble);

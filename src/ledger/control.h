@@ -31,6 +31,26 @@ bool ull__ledger_set_priority(struct ull__ledger *ledger, int priority);
 /* By the supervisor: its command has not started yet, or has. */
 void ull__ledger_set_waiting(struct ull__ledger *ledger, bool waiting);
 
+/* --- the daemon ------------------------------------------------------------------------------------------ */
+
+/* What is noted of a job, so that a daemon that comes back goes on as before. */
+enum ull__ledger_flag {
+    ULL_FLAG_BY_USER = 1,   /* a person suspended it, who alone may resume it */
+    ULL_FLAG_AUTOMATIC = 2, /* its budget follows its use */
+    ULL_FLAG_SPILL = 4,     /* new allocations go to host memory */
+};
+bool ull__ledger_set_flag(struct ull__ledger *ledger, enum ull__ledger_flag flag, bool on);
+
+/* A daemon serves the job, for ULL_SERVED_MS from now: soft budgets hold and allocations may wait. */
+enum { ULL_SERVED_MS = 3000 };
+bool ull__ledger_serve(struct ull__ledger *ledger, uint32_t daemon_pid);
+/* Who does, 0: nobody. */
+uint32_t ull__ledger_served(struct ull__ledger *ledger);
+/* The budget in force while it is served, at most the budget counts. Nothing held is taken away. */
+bool ull__ledger_set_soft(struct ull__ledger *ledger, int device, uint64_t bytes);
+/* Answers what the process in this place waits for: there is room, or there will be none. */
+bool ull__ledger_answer(struct ull__ledger *ledger, int slot, bool granted);
+
 /* What a mover says of a process; `bytes` are by the ledger's devices. */
 struct ull__residency_report {
     enum ull__residency residency;

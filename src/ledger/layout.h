@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c36ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c37ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -66,6 +66,7 @@ struct ull__slot_device {
     struct ull__intent intent; /* (O) */
     _Atomic uint64_t evicted;  /* (M) of what is held: moved to the host */
     _Atomic uint64_t spilled;  /* (O) in host memory from the start; not in held */
+    _Atomic uint64_t want;     /* (O) allocations that wait for room, added up */
 };
 
 enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
@@ -93,8 +94,10 @@ struct ull__slot {
     _Atomic uint32_t residency;  /* (M) enum ull__residency */
     _Atomic uint64_t done; /* (M) number of the last command that was carried out or refused */
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
-    _Atomic uint32_t trouble_version;            /* (M) odd while trouble is written */
-    char trouble[ULL_TROUBLE_TEXT];              /* (M) why the last command was refused */
+    _Atomic uint32_t answers; /* (A) futex: + 2 for every answer of the daemon to its wants */
+    _Atomic uint32_t denials; /* (A) of these, the last that said no; 0: none did */
+    _Atomic uint32_t trouble_version; /* (M) odd while trouble is written */
+    char trouble[ULL_TROUBLE_TEXT];   /* (M) why the last command was refused */
     char command[ULL_COMMAND_TEXT];
     struct ull__slot_device devices[ULL_MAX_DEVICES];
 };
@@ -136,6 +139,9 @@ struct ull__ledger_file {
     struct ull__job_spec spec;
     _Atomic uint64_t command;                        /* (A) number << 8 | enum ull__wanted */
     _Atomic uint32_t waiting;                        /* (S) the command has not started yet */
+    _Atomic uint64_t served;                         /* (A) milliseconds << 24 | pid of a daemon */
+    _Atomic uint32_t flags;                          /* (A) enum ull__ledger_flag */
+    _Atomic uint64_t soft_bytes[ULL_MAX_DEVICES];    /* (A) in force while it is served */
     _Atomic int32_t priority;                        /* (A) */
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
     _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
@@ -163,6 +169,7 @@ struct ull__ledger {
     bool supervisor; /* this process holds the supervisor's mutex */
     bool pinned;     /* a thread of this process holds a mutex in it: may not be unmapped */
     bool copy;       /* a private copy of another user's ledger: to look at only */
+    uint32_t uid;    /* of the owner, if it was opened by ull__ledger_look */
     char path[ULL_PATH_TEXT];
 };
 
@@ -221,6 +228,12 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
 enum ull__job_state ull__file_state(struct ull__ledger_file *file);
 /* Wakes the parked thread of the slot's process, if it sleeps there (member.c). */
 void ull__slot_ring(struct ull__slot *slot);
+
+/* --- served.c --------------------------------------------------------------------------------- */
+
+bool ull__file_is_served(const struct ull__ledger_file *file);
+/* Writes one word of the file of a private copy. */
+bool ull__write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size);
 
 /* --- ledger.c, recover.c ----------------------------------------------------------------------- */
 

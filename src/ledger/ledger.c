@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,9 @@ static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec 
     file->supervisor_pid = (uint32_t)getpid();
     file->spec = *spec;
     atomic_store(&file->priority, spec->priority);
+    atomic_store(&file->waiting, spec->waits);
+    for (int d = 0; d < ULL_MAX_DEVICES; d++)
+        atomic_store(&file->soft_bytes[d], UINT64_MAX);
     for (int d = 0; d < spec->device_count; d++) {
         atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
         atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);
@@ -268,6 +272,37 @@ static struct ull__ledger *open_copy(const char *path, int fd)
     return ledger;
 }
 
+/* What a look needs: all that lies before the places, and those that were ever used. */
+bool ull__ledger_refresh(struct ull__ledger *ledger)
+{
+    struct ull__ledger_file *file = ledger->file;
+    size_t head = offsetof(struct ull__ledger_file, slots);
+    if (!ledger->copy)
+        return true;
+    int fd = open(ledger->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool good = fd >= 0 && pread(fd, file, head, 0) == (ssize_t)head &&
+                atomic_load(&file->magic) == LEDGER_MAGIC &&
+                pread(fd, &file->slots_used, sizeof file->slots_used,
+                      offsetof(struct ull__ledger_file, slots_used)) == sizeof file->slots_used;
+    size_t used = good ? atomic_load(&file->slots_used) : 0;
+    size_t size = (used < ULL_MAX_SLOTS ? used : ULL_MAX_SLOTS) * sizeof file->slots[0];
+    good = good && pread(fd, file->slots, size, (off_t)head) == (ssize_t)size;
+    if (fd >= 0)
+        close(fd);
+    ull__sanitize(file);
+    return good;
+}
+
+void ull__ledger_notice(struct ull__ledger *ledger)
+{
+    ull__ledger_sweep(ledger, ull__assume_listed, NULL);
+}
+
+uint32_t ull__ledger_owner(const struct ull__ledger *ledger)
+{
+    return ledger->uid;
+}
+
 static struct ull__ledger *open_to_look(const char *path)
 {
     struct stat st;
@@ -281,7 +316,19 @@ static struct ull__ledger *open_to_look(const char *path)
     close(fd);
     if (known && st.st_uid == geteuid() && ull__ledger_open(path, &ledger, NULL) != ULL_OK)
         return NULL;
+    if (ledger)
+        ledger->uid = st.st_uid;
     return ledger;
+}
+
+ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err)
+{
+    struct ull__ledger *ledger = strlen(path) < ULL_PATH_TEXT ? open_to_look(path) : NULL;
+    if (!ledger)
+        return ull__fail(err, ULL_E_NOT_FOUND, "%.200s is not a ledger of this version of ullage",
+                         path);
+    *out = ledger;
+    return ULL_OK;
 }
 
 /* Who looks, and at what. */
@@ -316,12 +363,22 @@ static void each_in(const char *folder, const struct looking *looking)
         closedir(dir);
 }
 
+static void look_in_folder(const char *folder, void *data)
+{
+    each_in(folder, data);
+}
+
 static void look_everywhere(const struct looking *looking)
+{
+    ull__ledger_each_folder(look_in_folder, (void *)looking);
+}
+
+void ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data)
 {
     char folder[ULL_PATH_TEXT];
     if (geteuid() != 0) {
         if (ull__ledger_folder(false, folder, NULL) == ULL_OK)
-            each_in(folder, looking);
+            visit(folder, data);
         return;
     }
     DIR *dir = opendir(shm_folder());
@@ -329,7 +386,7 @@ static void look_everywhere(const struct looking *looking)
     while (dir && (entry = readdir(dir)))
         if (strncmp(entry->d_name, "ullage-", 7) == 0 &&
             snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) < (int)sizeof folder)
-            each_in(folder, looking);
+            visit(folder, data);
     if (dir)
         closedir(dir);
 }

@@ -63,6 +63,7 @@ struct ull__device_spec {
     uint64_t budget_bytes;  /* never above total_bytes */
     uint64_t context_bytes; /* measured size of a context, the charge before one is made */
     uint64_t request_bytes; /* promised; at most the budget */
+    uint64_t room_bytes;    /* to be free before its command starts */
 };
 
 struct ull__job_spec {
@@ -77,6 +78,8 @@ struct ull__job_spec {
     bool suspendable;            /* its processes are gated: they can be moved out at link speed */
     int priority;                /* higher goes first where jobs share a card; 0 by default */
     char group[ULL_NAME_TEXT];   /* jobs that are suspended together or not at all; "": none */
+    bool waits;                  /* its command starts when the daemon says so */
+    bool may_queue;              /* and until then it waits, rather than be refused */
     uint64_t spill_bytes;        /* that may lie in host memory instead of failing; 0: none */
     int device_count;
     struct ull__device_spec devices[ULL_MAX_DEVICES];
@@ -164,6 +167,7 @@ struct ull__process_view {
     uint64_t moved_bytes, to_move_bytes;
     uint64_t evicted_bytes[ULL_MAX_DEVICES]; /* of what is held: in host memory now */
     uint64_t spilled_bytes[ULL_MAX_DEVICES]; /* in host memory from the start, not in held */
+    uint64_t want_bytes[ULL_MAX_DEVICES];    /* allocations that wait for room */
     char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or "" */
 };
 
@@ -216,7 +220,10 @@ struct ull__job_view {
     int priority;
     uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
     uint64_t spilled_peak_bytes; /* on all devices together */
-    int process_count;           /* entries that ull__ledger_process gives */
+    uint64_t soft_bytes[ULL_MAX_DEVICES]; /* in force if lower than the budget; UINT64_MAX: none */
+    uint32_t flags;                       /* enum ull__ledger_flag */
+    int process_count;                    /* entries that ull__ledger_process gives, */
+    int slots_used;                       /* all of them below this number */
     int variant_count;
     char variants[ULL_MAX_VARIANTS][ULL_NAME_TEXT]; /* entry points met that ullage does not know */
 };
@@ -247,6 +254,22 @@ void ull__ledger_sweep(struct ull__ledger *ledger, ull__listed_fn *listed, void 
 
 /* Adds the present totals to the time average and the class peaks; the supervisor calls it every few milliseconds. */
 void ull__ledger_sample(struct ull__ledger *ledger);
+
+/* --- for who looks at it again and again ------------------------------------------------------- */
+
+/*
+ * Opens a ledger to look at it: an own one as ull__ledger_open does, root gets a copy of another user's.
+ * ULL_E_NOT_FOUND: none is there, or it is not one of this version.
+ */
+ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err);
+/* Notices who has died since; what they held is still theirs until the driver has freed it. */
+void ull__ledger_notice(struct ull__ledger *ledger);
+/* Brings a copy up to date; true at once for what is no copy. False: it is gone, or none any more. */
+bool ull__ledger_refresh(struct ull__ledger *ledger);
+/* The user that a looked-at ledger belongs to. */
+uint32_t ull__ledger_owner(const struct ull__ledger *ledger);
+/* Calls `visit` with every folder that may be read and has a user's ledgers. */
+void ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data);
 
 /* The measured size of a context on a device, for the next one. */
 uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device);

@@ -160,14 +160,17 @@ uint64_t ull__member_held(struct ull__member *member, int device, enum ull__clas
     return atomic_load(&link->ledger->file->slots[link->slot].devices[device].held[class]);
 }
 
-/* Budget and holdings of one ledger around the process, as they bind it. */
-static void read_link(const struct ull__link *link, int device, uint64_t *budget, uint64_t *held)
+/* Budget and holdings of one ledger around the process, as they bind it, and the room under it. */
+static uint64_t read_link(const struct ull__link *link, int device, uint64_t *budget, uint64_t *held)
 {
     struct ull__ledger_file *file = link->ledger->file;
     int d = link->device_of[device];
     uint32_t account = atomic_load(&file->slots[link->slot].account);
     *budget = d < 0 ? 0 : atomic_load(&file->budget_bytes[d]);
     *held = d < 0 ? 0 : atomic_load(&file->accounts[account].devices[d].cell.total);
+    uint64_t soft = d < 0 ? 0 : atomic_load(&file->soft_bytes[d]);
+    uint64_t force = soft < *budget && ull__file_is_served(file) ? soft : *budget;
+    return *held < force ? force - *held : 0;
 }
 
 void ull__member_room(struct ull__member *member, int device, uint64_t *budget_bytes,
@@ -177,7 +180,7 @@ void ull__member_room(struct ull__member *member, int device, uint64_t *budget_b
     for (int k = 0; k < member->link_count; k++) {
         uint64_t budget, held;
         read_link(&member->links[k], device, &budget, &held);
-        uint64_t room = held < budget ? budget - held : 0;
+        uint64_t room = held < budget ? budget - held : 0; /* what waiting gets is room too */
         if (room < tightest || k == 0) {
             tightest = room;
             *budget_bytes = budget;
@@ -192,8 +195,7 @@ void ull__member_card(struct ull__member *member, int device, uint64_t *budget_b
     *budget_bytes = *free_bytes = UINT64_MAX;
     for (int k = 0; k < member->link_count; k++) {
         uint64_t budget, held;
-        read_link(&member->links[k], device, &budget, &held);
-        uint64_t room = held < budget ? budget - held : 0;
+        uint64_t room = read_link(&member->links[k], device, &budget, &held);
         *budget_bytes = budget < *budget_bytes ? budget : *budget_bytes;
         *free_bytes = room < *free_bytes ? room : *free_bytes;
     }

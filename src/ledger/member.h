@@ -122,6 +122,24 @@ enum ull__residency ull__member_residency(struct ull__member *member);
 bool ull__member_spill(struct ull__member *member, int device, uint64_t bytes);
 void ull__member_unspill(struct ull__member *member, int device, uint64_t bytes);
 
+/* --- waiting for room --------------------------------------------------------------------------- */
+
+/* An allocation that waits; zeroed before the first call. */
+struct ull__want {
+    bool posted;
+    int device;
+    uint64_t bytes;
+    uint32_t answers, began;
+    uint64_t waited_ns;
+};
+/*
+ * The budgets allow `bytes` more, but there is no room: tells the daemon, and waits until it has made some,
+ * at most a second at a time. True: try again, and call again if there still is none. False: give up, since
+ * nobody serves the job, it was denied, or a budget does not allow it. In the end ull__member_want_over.
+ */
+bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, struct ull__want *want);
+void ull__member_want_over(struct ull__member *member, struct ull__want *want);
+
 /* --- memory that has a name for other processes ---------------------------------------------- */
 
 /*

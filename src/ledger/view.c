@@ -132,7 +132,11 @@ void ull__ledger_job(struct ull__ledger *ledger, struct ull__job_view *view)
     view->state = ull__file_state(file);
     view->priority = atomic_load(&file->priority);
     view->spilled_peak_bytes = atomic_load(&file->spilled_peak);
+    view->flags = atomic_load(&file->flags);
     int used = (int)atomic_load(&file->slots_used);
+    view->slots_used = used;
+    for (int d = 0; d < ULL_MAX_DEVICES; d++)
+        view->soft_bytes[d] = atomic_load(&file->soft_bytes[d]);
     for (int i = 0; i < used; i++) {
         struct ull__slot *slot = &file->slots[i];
         if (atomic_load(&slot->state) == SLOT_FREE)
@@ -207,6 +211,8 @@ static void sanitize_spec(struct ull__job_spec *spec)
     make_bool(&spec->quiet);
     make_bool(&spec->each);
     make_bool(&spec->suspendable);
+    make_bool(&spec->waits);
+    make_bool(&spec->may_queue);
     TERMINATE(spec->name);
     TERMINATE(spec->command);
     TERMINATE(spec->report);

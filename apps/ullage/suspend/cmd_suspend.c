@@ -11,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "control.h"
 #include "error.h"
 #include "jobs.h"
 #include "mover.h"
+#include "service.h"
 #include "size.h"
 
 enum { TIMEOUT_S = 120, BAR = 24 };
@@ -125,10 +128,34 @@ static int exit_code(ull_status status)
     return status == ULL_OK ? EXIT_OK : status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
 }
 
+/* By the daemon that serves the job, since it would undo what is done without it; else by ourselves. */
+static ull_status carry_out(struct ull__ledger *ledger, bool suspend,
+                            const struct move_options *options, struct move_progress *moved,
+                            bool *waits, struct ull_error *err)
+{
+    uint32_t daemon_pid;
+    ull_status status;
+    while ((daemon_pid = ull__ledger_served(ledger)) != 0) {
+        status = service_move(ledger, daemon_pid, suspend, options, moved, waits, err);
+        if (status != ULL_E_NOT_FOUND)
+            return status;
+        /* It is just being started again, or gone: its stamp on the ledger tells soon. */
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        if (interrupted)
+            return ull__fail(err, ULL_E_SYSTEM, "it was stopped");
+    }
+    status = suspend ? job_move_out(ledger, options, moved, err)
+                     : job_move_back(ledger, options, moved, err);
+    if (status == ULL_OK)
+        ull__ledger_set_flag(ledger, ULL_FLAG_BY_USER, suspend);
+    return status;
+}
+
 static int move(const char *text, bool suspend, bool quiet, unsigned int timeout_s)
 {
     struct ull_error err = {""};
     struct ull__ledger *ledger;
+    bool waits = false;
     struct move_progress moved = {0};
     struct shown shown = {.suspend = suspend, .terminal = !quiet && isatty(STDERR_FILENO)};
     struct move_options options = {.timeout_s = timeout_s, .step = show, .data = &shown};
@@ -142,13 +169,14 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     uint64_t began = cli_monotonic_ns();
-    status = suspend ? job_move_out(ledger, &options, &moved, &err)
-                     : job_move_back(ledger, &options, &moved, &err);
+    status = carry_out(ledger, suspend, &options, &moved, &waits, &err);
     double seconds = (double)(cli_monotonic_ns() - began) / 1e9;
     if (shown.drawn)
         fprintf(stderr, "\r\033[K");
     if (status != ULL_OK)
         cli_say("%s", err.message);
+    else if (waits && !quiet)
+        cli_say("job %s comes back as soon as there is room for it", ull__ledger_spec(ledger)->name);
     else if (!quiet)
         say_done(ull__ledger_spec(ledger)->name, suspend, &moved, seconds);
     ull__ledger_close(ledger);

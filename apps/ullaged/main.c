@@ -1,0 +1,183 @@
+/*
+ * main.c: ullaged, the daemon: sockets, signals and timers around the arbiter.
+ *
+ * One thread, which never waits for anybody: what may take long is done by workers. Ten times a second it looks at
+ * the ledgers. It has no state of its own that matters: a daemon that starts again finds all jobs as they are, so
+ * an upgrade is a restart, and a crash does no job any harm.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clients.h"
+#include "daemon.h"
+#include "say.h"
+
+enum { TICK_MS = 100, FIRST_FD = 3 };
+#define MS 1000000ull
+
+struct loop {
+    struct daemon d;
+    int listener, signals;
+    bool activated; /* systemd listens for us, and keeps the socket */
+    bool stop;
+    uint64_t next_look_ns;
+};
+
+static void watch(struct loop *loop, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    epoll_ctl(loop->d.epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+static bool open_signals(struct loop *loop)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    loop->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return loop->signals >= 0;
+}
+
+static ull_status open_arbiter(struct daemon *d, struct ull_error *err)
+{
+    struct ull__arbiter_options options = d->settings.arbiter;
+    options.device_count = d->cards.count;
+    return ull__arbiter_create(&options, &d->arbiter, err);
+}
+
+static bool prepare(struct loop *loop)
+{
+    struct daemon *d = &loop->d;
+    struct ull_error err = {""};
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* a client and a worker for every job */
+        files.rlim_cur = files.rlim_max < 8192 ? files.rlim_max : 8192;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    d->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (d->epoll < 0 || !open_signals(loop)) {
+        say(LOG_ERROR, "cannot begin: %s", strerror(errno));
+        return false;
+    }
+    loop->activated = listen_descriptors() > 0;
+    loop->listener = FIRST_FD;
+    if (!loop->activated && clients_listen(d->settings.socket, &loop->listener, &err) != ULL_OK) {
+        say(LOG_ERROR, "%s", err.message);
+        return false;
+    }
+    cards_open(&d->cards);
+    if (open_arbiter(d, &err) != ULL_OK) {
+        say(LOG_ERROR, "%s", err.message);
+        return false;
+    }
+    watch(loop, loop->signals);
+    watch(loop, loop->listener);
+    return true;
+}
+
+static void take_signals(struct loop *loop)
+{
+    struct signalfd_siginfo info;
+    while (read(loop->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+            loop->stop = true;
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            continue;
+    }
+}
+
+static struct job *of_worker(struct daemon *d, int fd)
+{
+    for (int j = 0; j < d->job_count; j++)
+        if (d->jobs[j]->moving && d->jobs[j]->from == fd)
+            return d->jobs[j];
+    return NULL;
+}
+
+static void serve(struct loop *loop, const struct epoll_event *event)
+{
+    struct job *job;
+    int fd = event->data.fd;
+    if (fd == loop->signals)
+        take_signals(loop);
+    else if (fd == loop->listener)
+        clients_accept(&loop->d, fd);
+    else if ((job = of_worker(&loop->d, fd)))
+        shell_worker(&loop->d, job);
+    else
+        clients_ready(&loop->d, fd, event->events);
+}
+
+static void look(struct loop *loop, uint64_t now)
+{
+    struct daemon *d = &loop->d;
+    book_look(d);
+    if (ull__arbiter_deadline(d->arbiter) <= now)
+        shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_TICK}, NULL);
+    clients_tick(d);
+    loop->next_look_ns = now_ns() + TICK_MS * MS;
+}
+
+static void run(struct loop *loop)
+{
+    struct epoll_event events[64];
+    while (!loop->stop) {
+        uint64_t now = now_ns(), due = ull__arbiter_deadline(loop->d.arbiter);
+        due = due < loop->next_look_ns ? due : loop->next_look_ns;
+        int wait = due <= now ? 0 : (int)((due - now) / MS) + 1;
+        int count = epoll_wait(loop->d.epoll, events, 64, wait);
+        for (int i = 0; i < count; i++)
+            serve(loop, &events[i]);
+        now = now_ns();
+        if (now >= loop->next_look_ns || ull__arbiter_deadline(loop->d.arbiter) <= now)
+            look(loop, now);
+    }
+}
+
+static void finish(struct loop *loop)
+{
+    struct daemon *d = &loop->d;
+    notify("STOPPING=1");
+    clients_close(d);
+    if (!loop->activated)
+        unlink(d->settings.socket);
+    book_close(d);
+    cards_close(&d->cards);
+    ull__arbiter_destroy(d->arbiter);
+}
+
+int main(int argc, char **argv)
+{
+    static struct loop loop;
+    int code = 0;
+    if (worker_main(argc, argv, &code))
+        return code;
+    code = settings_parse(argc, argv, &loop.d.settings);
+    if (code != 0)
+        return code < 0 ? 0 : code;
+    if (!prepare(&loop))
+        return 1;
+    look(&loop, now_ns());
+    char text[256];
+    snprintf(text, sizeof text, "READY=1\nSTATUS=%d cards, %d jobs", loop.d.cards.count,
+             loop.d.job_count);
+    notify(text);
+    say(LOG_TELL, "serves %d cards at %s", loop.d.cards.count, loop.d.settings.socket);
+    run(&loop);
+    finish(&loop);
+    return 0;
+}

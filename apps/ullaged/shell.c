@@ -1,0 +1,507 @@
+/*
+ * shell.c: the arbiter's events and actions.
+ *
+ * Before any event but USE it is told what jobs hold by now, if that changed. What an action leads to at once is
+ * told after the event that led to it. Budgets are in shared memory and hold at once; moves are left to workers. While a
+ * job is being moved, what it holds is what it held before: room counts only once all of it is there.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "error.h"
+#include "say.h"
+#include "size.h"
+
+enum { QUEUE = 4 * JOBS };
+#define SECOND 1000000000ull
+#define LONGEST_BACKOFF_NS (600 * SECOND)
+
+static struct {
+    struct ull__arbiter_event events[QUEUE];
+    int head, count;
+    bool busy;
+} queue;
+
+/* --- events ----------------------------------------------------------------------------------------------- */
+
+static void obey(struct daemon *d, const struct ull__arbiter_action *action);
+
+static ull_status step(struct daemon *d, const struct ull__arbiter_event *event, struct ull_error *err)
+{
+    const struct ull__arbiter_action *actions;
+    size_t count = 0;
+    d->steps++;
+    ull_status status = ull__arbiter_step(d->arbiter, event, now_ns(), &actions, &count, err);
+    if (count == 0)
+        return status;
+    struct ull__arbiter_action *copy = malloc(count * sizeof *copy); /* the next step reuses them */
+    if (!copy)
+        return ull__fail(err, ULL_E_SYSTEM, "no memory for %zu actions", count);
+    memcpy(copy, actions, count * sizeof *copy);
+    for (int budgets = 1; budgets >= 0; budgets--)
+        for (size_t i = 0; i < count; i++)
+            if ((copy[i].kind == ULL_DO_BUDGET) == (budgets == 1))
+                obey(d, &copy[i]);
+    free(copy);
+    return status;
+}
+
+static void tell_use(struct daemon *d)
+{
+    for (int j = 0; j < d->job_count; j++) {
+        struct job *job = d->jobs[j];
+        struct ull__arbiter_event use = {.kind = ULL_ARB_USE, .job = job->number};
+        if (!job->joined || !job->changed || (job->moving && job->task != WORKER_SWEEP) ||
+            job->wants_worker)
+            continue;
+        memcpy(use.bytes, job->held, sizeof use.bytes);
+        memcpy(use.stays, job->stays, sizeof use.stays);
+        job->changed = step(d, &use, NULL) != ULL_OK; /* not before it has joined */
+    }
+}
+
+static void enqueue(const struct ull__arbiter_event *event)
+{
+    if (queue.count < QUEUE)
+        queue.events[(queue.head + queue.count++) % QUEUE] = *event;
+    else
+        say(LOG_ERROR, "too many events at once: one was lost");
+}
+
+static void drain(struct daemon *d)
+{
+    queue.busy = true;
+    while (queue.count > 0) {
+        struct ull__arbiter_event event = queue.events[queue.head];
+        queue.head = (queue.head + 1) % QUEUE;
+        queue.count--;
+        tell_use(d);
+        struct ull_error err = {""};
+        if (step(d, &event, &err) == ULL_E_SYSTEM)
+            say(LOG_ERROR, "%s", err.message);
+    }
+    queue.busy = false;
+}
+
+ull_status shell_tell(struct daemon *d, const struct ull__arbiter_event *event, struct ull_error *err)
+{
+    if (queue.busy) {
+        enqueue(event);
+        return ULL_OK;
+    }
+    queue.busy = true;
+    tell_use(d);
+    ull_status status = step(d, event, err);
+    drain(d);
+    return status;
+}
+
+/* --- joining ---------------------------------------------------------------------------------------------- */
+
+static uint64_t group_number(const struct job *job)
+{
+    uint64_t hash = 0xcbf29ce484222325ull ^ job->uid;
+    const char *group = ull__ledger_spec(job->ledger)->group;
+    for (const char *c = group; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    return group[0] ? hash | 1 : 0;
+}
+
+static void describe(struct daemon *d, struct job *job, struct ull__arbiter_spec *to)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    int most = d->settings.max_priority;
+    bool waits = job->view.state == ULL_JOB_WAITING, integrated = false;
+    *to =
+        (struct ull__arbiter_spec){.priority = job->view.priority < most ? job->view.priority : most,
+                                   .group = group_number(job),
+                                   .spills = spec->spill_bytes > 0,
+                                   .started = !waits,
+                                   .may_queue = spec->may_queue,
+                                   .automatic = (job->view.flags & ULL_FLAG_AUTOMATIC) != 0};
+    for (int i = 0; i < spec->device_count; i++) {
+        const struct ull__device_spec *device = &spec->devices[i];
+        int c = job->card_of[i];
+        if (c < 0)
+            continue;
+        uint64_t capacity = d->cards.card[c].capacity, budget = job->view.budget_bytes[i];
+        integrated |= device->integrated && device->logical >= 0;
+        to->budget[c] = job->budget[c] = budget;
+        to->request[c] = device->request_bytes < budget ? device->request_bytes : budget;
+        to->room[c] = waits ? device->room_bytes : 0;
+        if (to->room[c] == device->total_bytes)
+            to->room[c] = capacity; /* a whole card, as far as others leave it */
+        to->stays[c] = spec->suspendable ? device->context_bytes : 0;
+        if (device->logical < 0 && job->held[c] == 0)
+            to->stays[c] = 0;
+        ull__ledger_set_soft(job->ledger, i, budget);
+    }
+    to->suspendable =
+        !integrated && (spec->suspendable || (d->settings.suspend_all && d->cards.can_checkpoint));
+    job->automatic = to->automatic;
+}
+
+/* What is not of jobs is not the arbiter's: who may wait waits until there could be room at all. */
+static bool others_leave_room(const struct daemon *d, const struct ull__arbiter_spec *spec)
+{
+    for (int c = 0; c < d->cards.count; c++) {
+        const struct card *card = &d->cards.card[c];
+        uint64_t need = spec->room[c] > spec->request[c] ? spec->room[c] : spec->request[c];
+        if (need > card->capacity && need <= card->total_bytes)
+            return false;
+    }
+    return true;
+}
+
+void shell_join(struct daemon *d, struct job *job)
+{
+    struct ull__arbiter_spec spec;
+    struct ull_error err = {""};
+    bool out = job->view.state == ULL_JOB_SUSPENDED;
+    describe(d, job, &spec);
+    if (spec.may_queue && job->run.client && !others_leave_room(d, &spec))
+        return; /* it is tried again */
+    struct ull__arbiter_event event = {.kind = ULL_ARB_JOIN, .job = job->number, .spec = &spec};
+    memcpy(event.bytes, job->held, sizeof event.bytes);
+    job->refused = false;
+    job->joined = job->changed = true; /* until it says REFUSE, or fails */
+    ull_status status = shell_tell(d, &event, &err);
+    if (status != ULL_OK && job->joined) {
+        job->joined = false;
+        client_fail(d, &job->run, status, err.message);
+        say(LOG_WARN, "job %s is not served: %s", job->view.id, err.message);
+    }
+    if (!job->joined)
+        return;
+    ull__ledger_serve(job->ledger, (uint32_t)getpid());
+    if (!out)
+        return;
+    /* It is in host memory already: whose doing that was, its ledger says. */
+    event = (struct ull__arbiter_event){.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
+    shell_tell(d, &event, NULL);
+    job->comes_back = !(job->view.flags & ULL_FLAG_BY_USER);
+}
+
+void shell_leave(struct daemon *d, struct job *job)
+{
+    struct ull__arbiter_event event = {.kind = ULL_ARB_LEAVE, .job = job->number};
+    bool joined = job->joined;
+    job->joined = false;
+    client_fail(d, &job->run, ULL_E_NOT_FOUND, "the job is gone");
+    client_fail(d, &job->suspend, ULL_E_NOT_FOUND, "the job ended");
+    client_fail(d, &job->resume, ULL_E_NOT_FOUND, "the job ended");
+    if (job->moving && job->dead) { /* what is left of the worker ends by itself */
+        close(job->from);
+        job->moving = false;
+        job->from = -1;
+        d->workers--;
+    }
+    job->wants_worker = false;
+    if (joined)
+        shell_tell(d, &event, NULL);
+}
+
+/* --- moving ----------------------------------------------------------------------------------------------- */
+
+static void start_worker(struct daemon *d, struct job *job)
+{
+    struct ull_error err = {""};
+    if (d->workers >= WORKERS || job->moving) { /* a sweep may be at it still */
+        job->wants_worker = true;
+        return;
+    }
+    job->wants_worker = false;
+    if (worker_start(job->task, job->path, &job->worker, &job->from, &err) != ULL_OK) {
+        say(LOG_ERROR, "job %s cannot be moved: %s", job->view.id, err.message);
+        shell_tell(d,
+                   &(struct ull__arbiter_event){
+                       .kind = ULL_ARB_FAILED, .job = job->number, .amount = SECOND},
+                   NULL);
+        return;
+    }
+    job->moving = true;
+    job->report = (struct worker_report){0};
+    d->workers++;
+    struct epoll_event watch = {.events = EPOLLIN, .data.fd = job->from};
+    epoll_ctl(d->epoll, EPOLL_CTL_ADD, job->from, &watch);
+}
+
+/* Said of a move that is over; also where there was nothing to move. */
+static void tell_moved(struct daemon *d, struct job *job, bool out, const struct worker_report *report)
+{
+    struct ull__arbiter_event event = {.job = job->number,
+                                       .kind = out ? ULL_ARB_SUSPENDED : ULL_ARB_RESUMED,
+                                       .amount = report->nanoseconds};
+    struct ull__ipc_message answer = {.kind = ULL_IPC_DONE,
+                                      .moved_bytes = report->moved_bytes,
+                                      .nanoseconds = report->nanoseconds};
+    memcpy(event.bytes, job->evicted, sizeof event.bytes);
+    memcpy(event.stays, job->held, sizeof event.stays);
+    job->changed = !out;
+    job->failures = 0;
+    d->swap_bytes[!out] += report->moved_bytes;
+    d->swap_ns[!out] += report->nanoseconds;
+    shell_tell(d, &event, NULL);
+    client_answer(d, out ? &job->suspend : &job->resume, &answer, true);
+}
+
+static void move(struct daemon *d, struct job *job, bool out)
+{
+    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
+    book_read(d, job);
+    if (there && job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING)) {
+        tell_moved(d, job, out, &(struct worker_report){0});
+        return;
+    }
+    job->task = out ? WORKER_OUT : WORKER_BACK;
+    start_worker(d, job);
+}
+
+static void move_failed(struct daemon *d, struct job *job, bool out,
+                        const struct worker_report *report)
+{
+    struct ull__arbiter_event event = {.kind = ULL_ARB_FAILED, .job = job->number};
+    uint64_t backoff = SECOND << (job->failures < 10 ? job->failures : 10);
+    event.amount = backoff < LONGEST_BACKOFF_NS ? backoff : LONGEST_BACKOFF_NS;
+    job->failures++;
+    job->changed = true;
+    say(LOG_WARN, "job %s (%s) could not be %s: %.300s", job->view.id,
+        ull__ledger_spec(job->ledger)->name, out ? "suspended" : "resumed", report->text);
+    if (out)
+        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
+    shell_tell(d, &event, NULL);
+    client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
+}
+
+/* By its own word, or without one. */
+static void worker_ended(struct daemon *d, struct job *job, const struct worker_report *report)
+{
+    enum worker_task task = job->task;
+    epoll_ctl(d->epoll, EPOLL_CTL_DEL, job->from, NULL);
+    close(job->from);
+    job->from = -1;
+    job->moving = false;
+    d->workers--;
+    book_read(d, job);
+    bool out = task == WORKER_OUT;
+    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
+    if (task == WORKER_SWEEP || task == WORKER_SETTLE || !job->joined)
+        job->retry_ns = task == WORKER_SETTLE ? 0 : job->retry_ns;
+    else if (report->status == ULL_OK || there)
+        tell_moved(d, job, out, report);
+    else
+        move_failed(d, job, out, report);
+    for (int j = 0; j < d->job_count && d->workers < WORKERS; j++)
+        if (d->jobs[j]->wants_worker && !d->jobs[j]->moving)
+            start_worker(d, d->jobs[j]);
+}
+
+void shell_worker(struct daemon *d, struct job *job)
+{
+    struct worker_report report;
+    ssize_t got = read(job->from, &report, sizeof report);
+    struct wish *wish = job->task == WORKER_OUT ? &job->suspend : &job->resume;
+    if (got != (ssize_t)sizeof report) {
+        report = (struct worker_report){.status = ULL_E_SYSTEM, .last = 1};
+        snprintf(report.text, sizeof report.text, "the process that did it ended early");
+    }
+    report.text[sizeof report.text - 1] = 0;
+    job->report = report;
+    if (report.last) {
+        worker_ended(d, job, &report);
+        return;
+    }
+    client_answer(d, wish,
+                  &(struct ull__ipc_message){.kind = ULL_IPC_PROGRESS,
+                                             .moved_bytes = report.moved_bytes,
+                                             .to_move_bytes = report.to_move_bytes},
+                  false);
+}
+
+/* --- actions ---------------------------------------------------------------------------------------------- */
+
+static void answer_wants(struct job *job, bool granted)
+{
+    struct ull__process_view process;
+    for (int slot = 0; slot < job->view.slots_used; slot++) {
+        bool wants = false;
+        if (!ull__ledger_process(job->ledger, slot, &process))
+            continue;
+        for (int i = 0; i < ULL_MAX_DEVICES; i++)
+            wants |= process.want_bytes[i] > 0;
+        if (wants)
+            ull__ledger_answer(job->ledger, slot, granted);
+    }
+    if (!granted)
+        job->wants = false;
+}
+
+static void set_soft(struct daemon *d, struct job *job, int card, uint64_t bytes)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    (void)d;
+    for (int i = 0; i < spec->device_count; i++)
+        if (job->card_of[i] == card)
+            ull__ledger_set_soft(job->ledger, i, bytes);
+}
+
+static void refuse(struct daemon *d, struct job *job)
+{
+    char text[ULL_IPC_TEXT], why[ULL_IPC_TEXT - 100];
+    shell_explain(d, job, why, sizeof why);
+    snprintf(text, sizeof text, "the request cannot be promised: %s", why);
+    job->joined = false;
+    job->refused = job->view.state != ULL_JOB_WAITING;
+    client_fail(d, &job->run, ULL_E_NO_MEMORY, text);
+}
+
+static void obey(struct daemon *d, const struct ull__arbiter_action *action)
+{
+    struct ull__arbiter_event trimmed = {
+        .kind = ULL_ARB_TRIMMED, .job = action->job, .amount = (uint64_t)action->device};
+    struct job *job = book_of_number(d, action->job);
+    if (!job || !job->joined)
+        return;
+    switch (action->kind) {
+    case ULL_DO_START:
+        client_answer(d, &job->run, &(struct ull__ipc_message){.kind = ULL_IPC_STARTS}, true);
+        break;
+    case ULL_DO_REFUSE:
+        refuse(d, job);
+        break;
+    case ULL_DO_TRIM: /* nobody says yet that anything of his is idle */
+        shell_tell(d, &trimmed, NULL);
+        break;
+    case ULL_DO_BUDGET:
+        set_soft(d, job, action->device, action->bytes);
+        break;
+    case ULL_DO_SPILL:
+        ull__ledger_set_flag(job->ledger, ULL_FLAG_SPILL, action->bytes != 0);
+        break;
+    case ULL_DO_SUSPEND:
+        move(d, job, true);
+        break;
+    case ULL_DO_RESUME:
+        move(d, job, false);
+        break;
+    case ULL_DO_GRANT:
+    case ULL_DO_DENY:
+        answer_wants(job, action->kind == ULL_DO_GRANT);
+        break;
+    }
+}
+
+/* --- people ----------------------------------------------------------------------------------------------- */
+
+static size_t list_holders(struct daemon *d, int card, const struct job *but, char *text, size_t size)
+{
+    size_t used = 0;
+    int count = 0;
+    for (int j = 0; j < d->job_count && used + 120 < size; j++) {
+        const struct job *job = d->jobs[j];
+        const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+        char held[ULL_SIZE_TEXT], request[ULL_SIZE_TEXT];
+        uint64_t promised = 0;
+        for (int i = 0; i < spec->device_count; i++)
+            promised += job->card_of[i] == card ? spec->devices[i].request_bytes : 0;
+        if (job == but || !job->joined || (job->held[card] == 0 && promised == 0))
+            continue;
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%.40s (%s) holds %s", count++ ? ", " : "",
+                             spec->name, job->view.id, ull__size_text(job->held[card], held));
+        if (promised && used < size)
+            used += (size_t)snprintf(text + used, size - used, " of %s promised",
+                                     ull__size_text(promised, request));
+    }
+    return used;
+}
+
+void shell_explain(struct daemon *d, const struct job *job, char *text, size_t size)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < spec->device_count && used + 300 < size; i++) {
+        const struct ull__device_spec *device = &spec->devices[i];
+        int c = job->card_of[i];
+        uint64_t need =
+            device->room_bytes > device->request_bytes ? device->room_bytes : device->request_bytes;
+        char asked[ULL_SIZE_TEXT], all[ULL_SIZE_TEXT], left[ULL_SIZE_TEXT];
+        if (c < 0 || need == 0)
+            continue;
+        uint64_t capacity = d->cards.card[c].capacity, taken = ull__arbiter_occupied(d->arbiter, c);
+        used += (size_t)snprintf(text + used, size - used,
+                                 "%sdevice %d has %s of %s left, %s are asked for; ",
+                                 used ? ". " : "", device->logical,
+                                 ull__size_text(taken < capacity ? capacity - taken : 0, left),
+                                 ull__size_text(capacity, all), ull__size_text(need, asked));
+        size_t names = list_holders(d, c, job, text + used, size - used - 1);
+        if (names == 0)
+            names = (size_t)snprintf(text + used, size - used, "no job holds any");
+        used += names;
+    }
+}
+
+ull_status shell_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
+{
+    struct ull__arbiter_event event = {.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
+    if (!job->joined)
+        return ull__fail(err, ULL_E_INVALID, "the job does not run yet");
+    job->suspend = wish; /* the answer may come at once */
+    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, true);
+    ull_status status = shell_tell(d, &event, err);
+    if (status != ULL_OK) {
+        struct ull__arbiter_view view;
+        job->suspend = (struct wish){0};
+        bool by_user = ull__arbiter_job(d->arbiter, job->number, &view) && view.by_user;
+        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, by_user);
+    }
+    return status;
+}
+
+ull_status shell_resume(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
+{
+    struct ull__arbiter_event event = {.kind = ULL_ARB_USER_RESUME, .job = job->number};
+    if (!job->joined)
+        return ull__fail(err, ULL_E_INVALID, "the job does not run yet");
+    job->resume = wish;
+    ull_status status = shell_tell(d, &event, err);
+    if (status != ULL_OK) {
+        job->resume = (struct wish){0};
+        return status;
+    }
+    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
+    if (job->resume.client && !job->moving && !job->wants_worker) {
+        struct ull__ipc_message waits = {.kind = ULL_IPC_WAITS};
+        snprintf(waits.text, sizeof waits.text, "it comes back as soon as there is room for it");
+        client_answer(d, &job->resume, &waits, true);
+    }
+    return ULL_OK;
+}
+
+void shell_forget_client(struct daemon *d, const struct client *client)
+{
+    for (int j = 0; j < d->job_count; j++) {
+        struct job *job = d->jobs[j];
+        if (job->run.client == client) {
+            job->run = (struct wish){0};
+            if (job->joined && job->view.state == ULL_JOB_WAITING) {
+                job->joined = false; /* it may ask again, should it live */
+                shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_LEAVE, .job = job->number},
+                           NULL);
+            }
+        }
+        if (job->suspend.client == client) {
+            job->suspend = (struct wish){0};
+            if (job->moving && job->task == WORKER_OUT)
+                kill(job->worker, SIGTERM); /* what was moved comes back */
+        }
+        if (job->resume.client == client)
+            job->resume = (struct wish){0};
+    }
+}

@@ -1,0 +1,200 @@
+/* worker.c: see worker.h. */
+#include "worker.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "error.h"
+#include "jobs.h"
+#include "mover.h"
+#include "nvml.h"
+
+enum { PIPE = 3, TIMEOUT_S = 120, LOCK_TRIES = 600, SWEEPS = 40 };
+
+static const char word[] = "--worker";
+static const char *const tasks[] = {"out", "back", "settle", "sweep"};
+
+/* --- in the daemon ---------------------------------------------------------------------------------------- */
+
+static void become_worker(enum worker_task task, const char *path, int to)
+{
+    char *argv[] = {(char *)"ullaged", (char *)word, (char *)tasks[task], (char *)path, NULL};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (dup2(to, PIPE) == PIPE) {
+        close_range(PIPE + 1, ~0u, 0);
+        setsid();
+        execv("/proc/self/exe", argv);
+    }
+    _exit(1);
+}
+
+ull_status worker_start(enum worker_task task, const char *path, pid_t *pid, int *from,
+                        struct ull_error *err)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return ull__fail(err, ULL_E_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0) {
+        if (ends[1] == PIPE) /* as it must not be closed at exec */
+            fcntl(ends[1], F_SETFD, 0);
+        become_worker(task, path, ends[1]);
+    }
+    int error = errno;
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return ull__fail(err, ULL_E_SYSTEM, "cannot start a process: %s", strerror(error));
+    }
+    *pid = child;
+    *from = ends[0];
+    return ULL_OK;
+}
+
+/* --- in the worker ---------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stopped;
+
+static void on_stop(int number)
+{
+    stopped = number;
+}
+
+/* A daemon that is gone, or slow, is no reason to wait. */
+static void tell(const struct worker_report *report)
+{
+    ssize_t written = write(PIPE, report, sizeof *report);
+    for (int i = 0; report->last && written < 0 && errno == EAGAIN && i < 100; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        written = write(PIPE, report, sizeof *report);
+    }
+}
+
+static bool step(const struct move_progress *p, void *data)
+{
+    static uint64_t last;
+    uint64_t now = cli_monotonic_ns();
+    (void)data;
+    if (now - last > 100000000) {
+        last = now;
+        tell(&(struct worker_report){.moved_bytes = p->moved_bytes,
+                                     .to_move_bytes = p->to_move_bytes});
+    }
+    return stopped != 0;
+}
+
+static ull_status become_owner(const char *path, struct ull_error *err)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return ull__fail(err, ULL_E_NOT_FOUND, "the job is gone");
+    if (geteuid() != 0 || st.st_uid == 0)
+        return ULL_OK;
+    if (setgroups(0, NULL) != 0 || setgid(st.st_gid) != 0 || setuid(st.st_uid) != 0)
+        return ull__fail(err, ULL_E_PERMISSION, "cannot act as user %u", (unsigned int)st.st_uid);
+    return ULL_OK;
+}
+
+/* Held until this process ends. */
+static ull_status lock(const char *path, struct ull_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return ULL_OK;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return ull__fail(err, ULL_E_SYSTEM, "somebody else is moving the job");
+}
+
+/* The driver frees what the dead held a little later. */
+static void sweep(struct ull__ledger *ledger)
+{
+    static const struct ull__linker linker = {.open = dlopen, .symbol = dlsym};
+    struct ull__nvml nvml;
+    struct ull__job_view view;
+    bool has_nvml = ull__nvml_init(&nvml, &linker, NULL, NULL) == ULL_OK;
+    for (int i = 0; i < SWEEPS; i++) {
+        ull__ledger_sweep(ledger, has_nvml ? ull__nvml_listed : NULL, &nvml);
+        ull__ledger_job(ledger, &view);
+        if (view.process_count == 0)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    }
+    job_remove_if_over(ledger);
+}
+
+/* Whoever was moving it is gone: back with all of it, or out with all of it. */
+static ull_status settle(struct ull__ledger *ledger, const struct move_options *options,
+                         struct move_progress *moved, struct ull_error *err)
+{
+    struct ull__job_view view;
+    ull__ledger_job(ledger, &view);
+    if (view.state != ULL_JOB_SUSPENDING && view.state != ULL_JOB_RESUMING)
+        return ULL_OK;
+    return job_move_back(ledger, options, moved, err);
+}
+
+static ull_status act(enum worker_task task, const char *path, struct move_progress *moved,
+                      struct ull_error *err)
+{
+    struct move_options options = {.timeout_s = TIMEOUT_S, .step = step};
+    struct ull__ledger *ledger;
+    ull_status status = become_owner(path, err);
+    if (status == ULL_OK && task != WORKER_SWEEP)
+        status = lock(path, err);
+    if (status == ULL_OK)
+        status = ull__ledger_open(path, &ledger, err);
+    if (status != ULL_OK)
+        return status;
+    if (task == WORKER_SWEEP)
+        sweep(ledger);
+    else if (task == WORKER_SETTLE)
+        status = settle(ledger, &options, moved, err);
+    else
+        status = task == WORKER_OUT ? job_move_out(ledger, &options, moved, err)
+                                    : job_move_back(ledger, &options, moved, err);
+    ull__ledger_close(ledger);
+    return status;
+}
+
+bool worker_main(int argc, char **argv, int *code)
+{
+    struct sigaction stop = {.sa_handler = on_stop}, ignore = {.sa_handler = SIG_IGN};
+    struct worker_report report = {.last = 1};
+    struct move_progress moved = {0};
+    struct ull_error err = {""};
+    int task = 0;
+    if (argc != 4 || strcmp(argv[1], word) != 0)
+        return false;
+    while (task <= WORKER_SWEEP && strcmp(argv[2], tasks[task]) != 0)
+        task++;
+    *code = 2;
+    if (task > WORKER_SWEEP)
+        return true;
+    sigaction(SIGTERM, &stop, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+    fcntl(PIPE, F_SETFD, FD_CLOEXEC);
+    uint64_t began = cli_monotonic_ns();
+    report.status = act((enum worker_task)task, argv[3], &moved, &err);
+    report.nanoseconds = cli_monotonic_ns() - began;
+    report.moved_bytes = moved.moved_bytes;
+    report.to_move_bytes = moved.to_move_bytes;
+    snprintf(report.text, sizeof report.text, "%.399s", err.message);
+    tell(&report);
+    *code = report.status == ULL_OK ? 0 : 1;
+    return true;
+}
