@@ -17,7 +17,7 @@ struct run_options {
     const char *record;   /* --record or NULL */
     bool stacks;
     bool suspendable;
-    uint64_t spill;   /* 0: nothing goes to host memory */
+    uint64_t spill; /* 0: nothing goes to host memory */
     int priority;
     const char *group;     /* --group or NULL */
     struct budget request; /* --request, empty: none */

@@ -219,7 +219,7 @@ struct ull__job_view {
     enum ull__job_state state;
     int priority;
     uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
-    uint64_t spilled_peak_bytes; /* on all devices together */
+    uint64_t spilled_peak_bytes;          /* on all devices together */
     uint64_t soft_bytes[ULL_MAX_DEVICES]; /* in force if lower than the budget; UINT64_MAX: none */
     uint32_t flags;                       /* enum ull__ledger_flag */
     int process_count;                    /* entries that ull__ledger_process gives, */

@@ -8,7 +8,8 @@
 
 #include "message.h"
 
-const char *const fuzz_tokens[] = {"UL\x01", "\x01", "\x02", "\x04", "\x08", "job1", "\xff\xff", NULL};
+const char *const fuzz_tokens[] = {"UL\x01", "\x01", "\x02",     "\x04",
+                                   "\x08",   "job1", "\xff\xff", NULL};
 
 static void check(const struct ull__ipc_message *message)
 {

@@ -65,9 +65,15 @@ static void parts_are_waited_for(void **state)
 /* A field that this version does not know, in front of one that it does. */
 static void later_fields_are_passed_over(void **state)
 {
-    uint8_t bytes[ULL_IPC_MOST] = {'U', 'L', ULL_IPC_VERSION, ULL_IPC_RUN, 7, 0, 0, 0, 14, 0, 0, 0,
-                                   200, 0,   2,               0,           9, 9, 1, 0, 4,  0, 'j', 'o',
-                                   'b', '1'};
+    uint8_t bytes[ULL_IPC_MOST] = {'U',         'L', ULL_IPC_VERSION,
+                                   ULL_IPC_RUN, 7,   0,
+                                   0,           0,   14,
+                                   0,           0,   0,
+                                   200,         0,   2,
+                                   0,           9,   9,
+                                   1,           0,   4,
+                                   0,           'j', 'o',
+                                   'b',         '1'};
     struct ull__ipc_message read;
     (void)state;
     assert_int_equal(ull__ipc_decode(bytes, ULL_IPC_HEAD + 14, &read, NULL), ULL_OK);
