@@ -1,4 +1,5 @@
 """A headless Chromium, driven through chromedriver by the plain WebDriver protocol."""
+import ctypes
 import json
 import os
 import re
@@ -27,8 +28,11 @@ class Browser:
             environment.pop(name, None)
         log = open(os.path.join(self.folder, "driver.log"), "wb+")
         # Port 0: a free one, which it tells; a process group of its own, so that no part of it is left.
+        # Should this program be killed, the driver goes with it, and Chromium when its pipe to the driver ends.
+        prctl = ctypes.CDLL(None).prctl
         self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdin=subprocess.DEVNULL, stdout=log,
-                                       stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+                                       stderr=subprocess.STDOUT, env=environment, start_new_session=True,
+                                       preexec_fn=lambda: prctl(1, signal.SIGKILL))
         try:
             self.address = f"http://127.0.0.1:{self._port(log.name)}"
             self._begin(width, height, dark, sandbox)
@@ -50,7 +54,7 @@ class Browser:
         raise NoBrowser("chromedriver does not start: " + words[-300:])
 
     def _begin(self, width, height, dark, sandbox):
-        arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
                      "--force-device-scale-factor=1", f"--window-size={width},{height}",
                      f"--user-data-dir={self.folder}/profile"]
         if not sandbox:
