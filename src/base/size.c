@@ -121,7 +121,8 @@ ull_status ull__size_or_share_parse(const char *text, struct ull_size *size, str
     return ULL_OK;
 }
 
-const char *ull__size_text(uint64_t bytes, char buffer[ULL_SIZE_TEXT])
+/* Tenths of the unit; 1023.96 MiB becomes 1.0 GiB rather than 1024.0 MiB. */
+static const char *size_text(uint64_t bytes, bool up, char buffer[ULL_SIZE_TEXT])
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) {
@@ -131,9 +132,9 @@ const char *ull__size_text(uint64_t bytes, char buffer[ULL_SIZE_TEXT])
     int unit = 1;
     while (unit < 6 && bytes >> (10 * (unit + 1)))
         unit++;
-    /* Tenths, rounded to nearest; 1023.96 MiB becomes 1.0 GiB rather than 1024.0 MiB. */
+    uint64_t one = 1ull << (10 * unit);
     unsigned __int128 tenths =
-        (((unsigned __int128)bytes * 10) + (1ull << (10 * unit - 1))) >> (10 * unit);
+        (((unsigned __int128)bytes * 10) + (up ? one - 1 : one / 2)) >> (10 * unit);
     if (tenths >= 10240 && unit < 6) {
         unit++;
         tenths = 10;
@@ -141,4 +142,14 @@ const char *ull__size_text(uint64_t bytes, char buffer[ULL_SIZE_TEXT])
     unsigned int value = (unsigned int)tenths;
     snprintf(buffer, ULL_SIZE_TEXT, "%u.%u %s", value / 10 % 100000, value % 10, names[unit]);
     return buffer;
+}
+
+const char *ull__size_text(uint64_t bytes, char buffer[ULL_SIZE_TEXT])
+{
+    return size_text(bytes, false, buffer);
+}
+
+const char *ull__size_text_up(uint64_t bytes, char buffer[ULL_SIZE_TEXT])
+{
+    return size_text(bytes, true, buffer);
 }

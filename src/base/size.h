@@ -31,4 +31,7 @@ ull_status ull__size_or_share_parse(const char *text, struct ull_size *size, str
 #define ULL_SIZE_TEXT 16
 const char *ull__size_text(uint64_t bytes, char buffer[ULL_SIZE_TEXT]);
 
+/* The same, but rounded up: for what is needed, so that whoever types it as a limit has enough. */
+const char *ull__size_text_up(uint64_t bytes, char buffer[ULL_SIZE_TEXT]);
+
 #endif

@@ -133,7 +133,7 @@ static void show_limit(const struct text *text, const struct ull__device_figures
               device->stopped_short ? "it was stopped; it would have got"
                                       " further"
                                     : "it would have run",
-              ull__size_text(device->needed_bytes, needed));
+              ull__size_text_up(device->needed_bytes, needed));
 }
 
 static void show_device_figures(const struct text *text, const struct ull__device_figures *device)
@@ -261,7 +261,7 @@ static void show_pressure(const struct text *text)
     char more[64] = "";
     if (pressure->more_bytes > 0)
         snprintf(more, sizeof more, "; %s more would grant them",
-                 ull__size_text(pressure->more_bytes, size));
+                 ull__size_text_up(pressure->more_bytes, size));
     warn(text, "! after %s of them the program went on: likely slower algorithms%s",
          words_count(pressure->survived, count), more);
 }

@@ -61,6 +61,13 @@ class Page(unittest.TestCase):
             "verdict": figures["verdict"], "host": figures["host_verdict"],
             "evidence": figures["evidence"] + figures["host_evidence"]})
 
+    def test_what_is_needed_is_rounded_up(self):
+        figures = self.open("training")
+        self.assertEqual(browser.run("return [4104650752, 2 ** 32, 1025, 512, null].map(bytesUp)"),
+                         ["3.9 GiB", "4.0 GiB", "1.1 KiB", "512 B", "–"])
+        self.assertIn(browser.run("return bytesUp(arguments[0])", figures["smallest_bytes"]),
+                      browser.run("return document.getElementById('figure-suggested').parentElement.textContent"))
+
     def test_the_curves_have_the_peaks_of_json(self):
         figures = self.open("training")
         for select, rows in (("device", figures["devices"]), ("process", figures["processes"])):

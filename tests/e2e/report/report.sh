@@ -74,6 +74,11 @@ pty.spawn(sys.argv[1:])' "$ULLAGE" report "$T/job.ull" </dev/null 2>&1)
     fi
 done
 
+# What "would have run" is typed as a limit: it must.
+needed=$(grep -oE 'would have run with [0-9.]+ [A-Za-z]+' <<<"$ascii" | awk '{ print $(NF - 1) $NF }')
+run -q -m "$needed" -- "$ULLAGE" replay --repeat 2 "$TRACES/resnet50_b64.csv.gz"
+is "and with the limit that would have run, $needed, it runs" "$CODE" 0
+
 # --- files --------------------------------------------------------------------------------------------
 
 report -o "$T/out.json" -f json "$T/job.ull"

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -122,6 +123,37 @@ static void writes_one_digit(void **state)
         assert_string_equal(ull__size_text(cases[i].bytes, buffer), cases[i].text);
 }
 
+/* What is written is enough if it is read back as a limit. */
+static void rounds_up_what_is_needed(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1025, "1.1 KiB"},
+        {4104650752ull, "3.9 GiB"}, /* 3.8 to nearest */
+        {4ull << 30, "4.0 GiB"},
+        {(1023ull << 20) + (1023 << 10), "1.0 GiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+    char buffer[ULL_SIZE_TEXT];
+    struct ull_error err;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ull_size size;
+        char typed[ULL_SIZE_TEXT] = "";
+        assert_string_equal(ull__size_text_up(cases[i].bytes, buffer), cases[i].text);
+        if (cases[i].bytes == UINT64_MAX)
+            continue;
+        sscanf(buffer, "%8s", typed);
+        strcat(typed, strchr(buffer, ' ') + 1);
+        assert_int_equal(ull__size_or_share_parse(typed, &size, &err), ULL_OK);
+        assert_true(size.bytes >= cases[i].bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +161,7 @@ int main(void)
         cmocka_unit_test(refuses_all_else),
         cmocka_unit_test(reads_shares),
         cmocka_unit_test(writes_one_digit),
+        cmocka_unit_test(rounds_up_what_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,13 @@ function bytes(value) {
   return (value < 0 ? "−" : "") + (unit ? size.toFixed(1) : String(size)) + " " + UNITS[unit];
 }
 
+/* Rounded up: for what is needed, so that whoever types it as a limit has enough. */
+function bytesUp(value) {
+  if (value === null || value === undefined || value < 1024) return bytes(value);
+  const one = Math.pow(1024, Math.min(UNITS.length - 1, Math.floor(Math.log2(value) / 10)));
+  return bytes(Math.ceil(value * 10 / one) * one / 10);
+}
+
 const count = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en");
 const percent = (ratio) => ratio === null || ratio === undefined ? "–" : (ratio * 100).toFixed(0) + " %";
 

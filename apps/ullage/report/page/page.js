@@ -42,8 +42,9 @@ function drawSummary() {
   cards.push(budget ? sizeCard("budget", "Budget", budget, device.total_bytes ? "of a card of " + bytes(device.total_bytes) : "")
     : card("budget", "Budget", "none", device && device.total_bytes ? "a card of " + bytes(device.total_bytes) : ""));
   if (figures.suggested_bytes !== null)
-    cards.push(sizeCard("suggested", "Limit to set", figures.suggested_bytes, figures.alone ? "alone on the card: no limit is needed"
-      : "the smallest that would have run: " + bytes(figures.smallest_bytes)));
+    cards.push(sizeCard("suggested", device && device.stopped_short ? "Limit to set, or more" : "Limit to set", figures.suggested_bytes,
+      (device && device.stopped_short ? "it would have got further with " : "the smallest that would have run: ") + bytesUp(figures.smallest_bytes) +
+      (figures.alone ? "; alone on the card, it needs none" : "")));
   cards.push(verdictCard("verdict", "Device memory", figures.verdict, figures.confidence));
   if (figures.processes.some((process) => process.host_peak_bytes !== null))
     cards.push(verdictCard("host-verdict", "Host memory", figures.host_verdict, figures.host_confidence));
@@ -80,7 +81,7 @@ function drawNotes() {
   if (figures.dropped) note(count(figures.dropped) + " events were lost because they came too fast to be written: figures are a little too low or too high.", "warn");
   if (lost > 0) note(count(lost) + (lost === 1 ? " request was" : " requests were") + " refused and the program did not go on after it.", "bad");
   if (pressure.refusals_survived) note(count(pressure.refusals_survived) + (pressure.refusals_survived === 1 ? " request was" : " requests were") +
-    " refused and the program went on, likely with slower algorithms." + (pressure.more_bytes ? " " + bytes(pressure.more_bytes) + " more would have granted " + (pressure.refusals_survived === 1 ? "it." : "them.") : ""), "warn");
+    " refused and the program went on, likely with slower algorithms." + (pressure.more_bytes ? " " + bytesUp(pressure.more_bytes) + " more would have granted " + (pressure.refusals_survived === 1 ? "it." : "them.") : ""), "warn");
   if (pressure.waited_requests) note(count(pressure.waited_requests) + (pressure.waited_requests === 1 ? " request" : " requests") + " had to wait for memory, " +
     duration(pressure.waited_seconds) + " in all.", "");
   if (data.folded) note("The " + count(data.folded) + " smallest and shortest blocks are in the curves, but not one by one.", "");
