@@ -20,14 +20,15 @@
 #include "clients.h"
 #include "daemon.h"
 #include "say.h"
+#include "web.h"
 
 enum { TICK_MS = 100, FIRST_FD = 3 };
 #define MS 1000000ull
 
 struct loop {
     struct daemon d;
-    int listener, signals;
-    bool activated; /* systemd listens for us, and keeps the socket */
+    int listener, signals, wishes; /* wishes: from the page */
+    bool activated;                /* systemd listens for us, and keeps the socket */
     bool stop;
     uint64_t next_look_ns;
 };
@@ -84,6 +85,14 @@ static bool prepare(struct loop *loop)
         say(LOG_ERROR, "%s", err.message);
         return false;
     }
+    ull_status status = web_start(&d->settings, &loop->wishes, &err);
+    if (status != ULL_OK) {
+        say(status == ULL_E_SYSTEM ? LOG_WARN : LOG_ERROR, "%s", err.message);
+        if (status != ULL_E_SYSTEM)
+            return false;
+    }
+    if (loop->wishes >= 0)
+        watch(loop, loop->wishes);
     watch(loop, loop->signals);
     watch(loop, loop->listener);
     return true;
@@ -116,6 +125,8 @@ static void serve(struct loop *loop, const struct epoll_event *event)
         take_signals(loop);
     else if (fd == loop->listener)
         clients_accept(&loop->d, fd);
+    else if (fd == loop->wishes)
+        web_serve(&loop->d);
     else if ((job = of_worker(&loop->d, fd)))
         shell_worker(&loop->d, job);
     else
@@ -129,6 +140,7 @@ static void look(struct loop *loop, uint64_t now)
     if (ull__arbiter_deadline(d->arbiter) <= now)
         shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_TICK}, NULL);
     clients_tick(d);
+    web_show(d);
     loop->next_look_ns = now_ns() + TICK_MS * MS;
 }
 
@@ -152,6 +164,7 @@ static void finish(struct loop *loop)
 {
     struct daemon *d = &loop->d;
     notify("STOPPING=1");
+    web_stop();
     clients_close(d);
     if (!loop->activated)
         unlink(d->settings.socket);
