@@ -103,6 +103,7 @@ ull_status recording_create(const char *path, bool stacks, struct ull__ledger *l
     if (status == ULL_OK)
         status = set_variables(path, id, stacks, err);
     if (status == ULL_OK) {
+        ull__writer_claim(recording->writer);
         describe(recording);
         if (!ull__writer_flush(recording->writer, 0))
             status = ull__fail(err, ULL_E_SYSTEM, "cannot write to the record '%.300s': %s", path,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -91,6 +92,7 @@ static ull_status may_replace(const char *path, struct ull_error *err)
         return errno == ENOENT ? ULL_OK : fail_errno(err, errno, "look at", path);
     bool known = look_at(fd, &device, &inode, &type);
     int record = known && type == S_IFREG ? looks_like_a_record(fd) : -1;
+    bool claimed = record > 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     close(fd);
     if (!known || type != S_IFREG)
         return ull__fail(
@@ -103,6 +105,9 @@ static ull_status may_replace(const char *path, struct ull_error *err)
                          "'%.300s' is there already and is no record; give another name, or remove "
                          "it first",
                          path);
+    if (claimed)
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%.300s' is the record of a run that is not over; give another name", path);
     return ULL_OK;
 }
 
@@ -211,6 +216,12 @@ void ull__writer_forget(struct ull__writer *writer)
     if (same_file(writer, writer->fd))
         close(writer->fd);
     munmap(writer, sizeof *writer);
+}
+
+void ull__writer_claim(struct ull__writer *writer)
+{
+    flock(writer->fd,
+          LOCK_SH | LOCK_NB); /* where files have no locks, the last one to come wins, as ever */
 }
 
 void ull__writer_close(struct ull__writer *writer)

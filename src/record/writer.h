@@ -29,6 +29,11 @@ struct ull__writer;
 /* For a process to write to a record that is there. `id` NULL: whichever record is at `path`. */
 ull_status ull__writer_open(const char *path, const char *id, struct ull__writer **out,
                             struct ull_error *err);
+/*
+ * For the one who made the record: until he closes it or dies, ull__record_create refuses its path, so that a second
+ * run does not take the file away from the first.
+ */
+void ull__writer_claim(struct ull__writer *writer);
 /* Flushes and frees. NULL is fine. */
 void ull__writer_close(struct ull__writer *writer);
 

@@ -49,6 +49,15 @@ is 'an older record is replaced' "$CODE $(of 'len(E)')" '0 1'
 : >"$T/empty"
 run -q --record "$T/empty" -- "$GUEST" ctx
 is 'an empty file too' "$CODE $(of 'len(E)' "$T/empty")" '0 1'
+spawn "$ULLAGE" run -q --record "$T/held" -- "$GUEST" ctx hold
+check 'a run records' wait_for 10 sh -c "'$ULLAGE' report -f json '$T/held' | grep -q '\"guest\"'"
+run --record "$T/held" -- touch "$T/started"
+like 'the record of a run that is not over is not taken away' "$CODE $ERR" '^125 .*held.*not over'
+is 'and nothing was started either' "$([ -e "$T/started" ] && echo started)" ''
+kill -KILL "$PID"
+check 'the run is killed' wait_for 10 gone "$PID"
+run -q --record "$T/held" -- "$GUEST" ctx
+is 'of one that was killed it is' "$CODE $(of 'len(E)' "$T/held")" '0 1'
 echo precious >"$T/other"
 run --record "$T/other" -- touch "$T/started"
 like 'another file is left alone' "$CODE $ERR" '^125 .*other.* is there already and is no record'

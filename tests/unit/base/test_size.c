@@ -130,12 +130,9 @@ static void rounds_up_what_is_needed(void **state)
         uint64_t bytes;
         const char *text;
     } cases[] = {
-        {1023, "1023 B"},
-        {1024, "1.0 KiB"},
-        {1025, "1.1 KiB"},
-        {4104650752ull, "3.9 GiB"}, /* 3.8 to nearest */
-        {4ull << 30, "4.0 GiB"},
-        {(1023ull << 20) + (1023 << 10), "1.0 GiB"},
+        {1023, "1023 B"},         {1024, "1.0 KiB"},
+        {1025, "1.1 KiB"},        {4104650752ull, "3.9 GiB"}, /* 3.8 to nearest */
+        {4ull << 30, "4.0 GiB"},  {(1023ull << 20) + (1023 << 10), "1.0 GiB"},
         {UINT64_MAX, "16.0 EiB"},
     };
     char buffer[ULL_SIZE_TEXT];
