@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "json.h"
+#include "json_keys.h"
 #include "replay_pool.h"
 
 static const char *base_name(const char *path)
@@ -75,18 +75,6 @@ static void outcome(const struct replay_pool_result *result, char text[96])
     else
         snprintf(text, 96, "out of memory: %" PRIu64 " of the requests, first at line %" PRIu64,
                  result->failures, result->line);
-}
-
-static void key_u64(struct ull_json *json, const char *key, uint64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_u64(json, value);
-}
-
-static void key_number(struct ull_json *json, const char *key, double value)
-{
-    ull__json_key(json, key);
-    ull__json_number(json, value);
 }
 
 static void print_latency(struct ull_json *json, const struct replay_pool_result *result)

@@ -7,7 +7,7 @@
 
 #include "error.h"
 #include "file.h"
-#include "json.h"
+#include "json_keys.h"
 #include "report/words.h"
 #include "size.h"
 #include "table.h"
@@ -138,15 +138,6 @@ void sweep_table(const struct sweep *sweep, FILE *out)
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------------------- */
-
-static void key_maybe(struct ull_json *json, const char *key, bool known, uint64_t value)
-{
-    ull__json_key(json, key);
-    if (known)
-        ull__json_u64(json, value);
-    else
-        ull__json_null(json);
-}
 
 static void add_run(struct ull_json *json, const struct sweep_run *run)
 {

@@ -3,14 +3,8 @@
 #include <string.h>
 
 #include "error.h"
-#include "json.h"
+#include "json_keys.h"
 #include "report.h"
-
-static void key_string(struct ull_json *json, const char *key, const char *value)
-{
-    ull__json_key(json, key);
-    ull__json_string(json, value);
-}
 
 static void key_text(struct ull_json *json, const char *key, const struct ull__history *history,
                      uint32_t text)
@@ -18,50 +12,9 @@ static void key_text(struct ull_json *json, const char *key, const struct ull__h
     key_string(json, key, text ? ull__history_string(history, text) : NULL);
 }
 
-static void key_u64(struct ull_json *json, const char *key, uint64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_u64(json, value);
-}
-
-static void key_maybe(struct ull_json *json, const char *key, bool known, uint64_t value)
-{
-    ull__json_key(json, key);
-    if (known)
-        ull__json_u64(json, value);
-    else
-        ull__json_null(json);
-}
-
-static void key_index(struct ull_json *json, const char *key, int value)
-{
-    key_maybe(json, key, value >= 0, (uint64_t)value);
-}
-
-static void key_number(struct ull_json *json, const char *key, double value)
-{
-    ull__json_key(json, key);
-    ull__json_number(json, value);
-}
-
-static void key_bool(struct ull_json *json, const char *key, bool value)
-{
-    ull__json_key(json, key);
-    ull__json_bool(json, value);
-}
-
 static void key_seconds(struct ull_json *json, const char *key, uint64_t ns)
 {
     key_number(json, key, (double)ns / 1e9);
-}
-
-static void key_classes(struct ull_json *json, const char *key, const uint64_t *by_class)
-{
-    ull__json_key(json, key);
-    ull__json_object(json);
-    for (int c = 0; c < ULL_CLASSES; c++)
-        key_u64(json, ull__class_name((enum ull__class)c), by_class[c]);
-    ull__json_object_end(json);
 }
 
 static void course(struct ull_json *json, const struct ull__course *course)

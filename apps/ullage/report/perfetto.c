@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "json.h"
+#include "json_keys.h"
 #include "report.h"
 #include "spans.h"
 
@@ -37,18 +37,6 @@ struct work {
 };
 
 /* --- pieces of JSON ----------------------------------------------------------------------------------- */
-
-static void key_string(struct ull_json *json, const char *key, const char *value)
-{
-    ull__json_key(json, key);
-    ull__json_string(json, value);
-}
-
-static void key_u64(struct ull_json *json, const char *key, uint64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_u64(json, value);
-}
 
 static void key_time(struct ull_json *json, const char *key, uint64_t ns)
 {
