@@ -248,6 +248,13 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+/* "libx.so+0x12", where there is no name of a function, has the file already. */
+static bool names_file(const char *function, const char *file)
+{
+    size_t length = strlen(file);
+    return strncmp(function, file, length) == 0 && function[length] == '+';
+}
+
 void ull__stack_describe(const struct ull__history *history, uint32_t number, uint32_t frames,
                          char *text, size_t size)
 {
@@ -263,7 +270,7 @@ void ull__stack_describe(const struct ull__history *history, uint32_t number, ui
             snprintf(line, sizeof line, ":%u", frame->line);
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " < " : "",
                                  function[0] ? function : "?");
-        if (file[0] && used < size)
+        if (file[0] && used < size && !names_file(function, file))
             used += (size_t)snprintf(text + used, size - used, " (%s%s)", file, line);
     }
 }

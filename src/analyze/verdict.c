@@ -140,8 +140,8 @@ static void say_short(struct ull__verdict *verdict, const struct subject *subjec
             subject->marks->turnovers, allocs, TURNOVERS_LEAST);
     else if (trend->cycles > 0)
         ull__verdict_say(verdict,
-                         "too short to tell: live bytes went up and down %zu times, %d are needed",
-                         trend->cycles, ULL_TREND_CYCLES);
+                         "too short to tell: live bytes went up and down %zu time%s, %d are needed",
+                         trend->cycles, trend->cycles == 1 ? "" : "s", ULL_TREND_CYCLES);
     else if (period->anchor != ULL_NO_EVENT && period->count < ULL_TREND_LEAST)
         ull__verdict_say(verdict,
                          "too short to tell: %llu periods in %llu allocations, %d are needed",

@@ -69,8 +69,8 @@ static bool judge_process(const double *values, const double *seconds, size_t co
     struct ull__trend trend;
     char level[ULL_SIZE_TEXT], rise[ULL_SIZE_TEXT];
     if (count < SAMPLES_LEAST) {
-        ull__verdict_say(verdict, "too short to tell: %zu samples of host memory, %d are needed",
-                         count, SAMPLES_LEAST);
+        ull__verdict_say(verdict, "too short to tell: %zu sample%s of host memory, %d are needed",
+                         count, count == 1 ? "" : "s", SAMPLES_LEAST);
         return true;
     }
     if (!ull__trend_judge(values, count, &trend))
@@ -92,8 +92,8 @@ static bool judge_process(const double *values, const double *seconds, size_t co
                          ull__verdict_size(trend.level, level), trend.count);
         break;
     default:
-        ull__verdict_say(verdict, "resident memory went up and down %zu times: too few to tell",
-                         trend.cycles);
+        ull__verdict_say(verdict, "resident memory went up and down %zu time%s: too few to tell",
+                         trend.cycles, trend.cycles == 1 ? "" : "s");
     }
     return true;
 }

@@ -293,8 +293,9 @@ function drawHost(colours) {
     lines.get(process).push([data.host[i], data.host[i + 2]]);
     most = Math.max(most, data.host[i + 2]);
   }
-  byId("host").hidden = byId("host-legend").hidden = lines.size === 0;
-  if (lines.size === 0) return;
+  const any = [...lines.values()].some((line) => line.length > 1); /* one sample makes no line */
+  byId("host").hidden = byId("host-legend").hidden = !any;
+  if (!any) return;
   const { g, width, height } = prepare(byId("host").firstElementChild), left = width < 480 ? 58 : MARGIN.left;
   const drawing = { box: { left, top: 8, right: width - MARGIN.right, bottom: height - MARGIN.bottom }, most: most * 1.06 };
   const { x, y } = scale(drawing), shown = [...lines].sort((a, b) => b[1].length - a[1].length).slice(0, 8), items = [];
