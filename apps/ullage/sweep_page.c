@@ -160,7 +160,7 @@ static void rows(const struct sweep *sweep, FILE *out)
 
 void sweep_page(const struct sweep *sweep, FILE *out)
 {
-    int smallest = sweep_smallest(sweep);
+    int smallest = sweep_smallest(sweep), fastest = sweep_fastest(sweep);
     head(sweep, out);
     if (sweep->count > 0)
         plot(sweep, out);
@@ -168,7 +168,10 @@ void sweep_page(const struct sweep *sweep, FILE *out)
     if (smallest >= 0) {
         fputs("<p>Smallest that ran: <b>", out);
         escaped(out, sweep->runs[smallest].limit);
-        fputs("</b>.</p>\n", out);
+        fprintf(out, "</b>, in %.2f times the time of the fastest (",
+                sweep->runs[smallest].seconds / sweep->runs[fastest].seconds);
+        escaped(out, sweep->runs[fastest].limit);
+        fputs(").</p>\n", out);
     }
     fputs("</body></html>\n", out);
 }

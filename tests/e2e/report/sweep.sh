@@ -43,6 +43,7 @@ text = sys.argv[1]
 body = text[text.index("<body>"):text.index("</html>")]
 root = tree.fromstring(body)
 assert len(root.findall(".//rect")) == 2 and len(root.findall(".//tr")) == 3' "$OUT"
+like "with what a smaller limit costs" "$OUT" "Smallest that ran: <b>4GiB</b>, in [0-9.]+ times the time of the fastest \([45]GiB\)"
 unlike "that loads nothing" "$OUT" "(src|href)="
 sweep -q -m 5GiB -o html -- echo '<script>&"'
 unlike "and takes no word of the command for its own" "$OUT" "<script"
