@@ -1,5 +1,5 @@
 /*
- * evict.c: the bytes of our pieces, out to host memory and back to the same addresses.
+ * evict.c: the bytes of our pieces, and of what the program mapped itself, out to host memory and back to the same addresses.
  *
  * The device copies into a ring of pinned buffers, and threads of ours copy between these and ordinary memory at
  * the same time: pinning all of it would take as long as a second for every 2 GB. A piece that was copied out is
@@ -52,6 +52,8 @@ struct ring {
 static struct ring ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static unsigned char *host_memory; /* for all that is out */
 static size_t host_bytes;
+static struct ull__piece **items; /* all that can be moved, as of the last look with all of it in */
+static size_t item_count;
 
 void ull__evict_forget(void)
 {
@@ -60,6 +62,8 @@ void ull__evict_forget(void)
     pthread_cond_init(&ring.changed, NULL);
     host_memory = NULL; /* the parent's; a child of it has no device memory */
     host_bytes = 0;
+    items = NULL;
+    item_count = 0;
 }
 
 /* --- the ring --------------------------------------------------------------------------------------------- */
@@ -266,19 +270,29 @@ static bool use_device(int ordinal)
     return false;
 }
 
-static bool is_movable(const struct ull__piece *piece)
+/* What can be moved: pieces of ours, and what the program mapped itself. */
+static void collect(void)
 {
-    return !piece->stays;
+    size_t count;
+    struct ull__piece *pieces = ull__backing_pieces(&count);
+    size_t max = count + ull__handles_count();
+    free(items);
+    items = malloc((max + 1) * sizeof *items);
+    item_count = 0;
+    for (size_t i = 0; i < count && items; i++)
+        if (!pieces[i].stays)
+            items[item_count++] = &pieces[i];
+    if (items)
+        item_count += ull__handles_movable(items + item_count, max - item_count);
 }
 
 uint64_t ull__evictable(void)
 {
-    size_t count;
     uint64_t sum = 0;
-    const struct ull__piece *pieces = ull__backing_pieces(&count);
-    for (size_t i = 0; i < count; i++)
-        if (is_movable(&pieces[i]))
-            sum += pieces[i].bytes;
+    if (!host_memory) /* else the pieces that are out must not be lost sight of */
+        collect();
+    for (size_t i = 0; i < item_count; i++)
+        sum += items[i]->bytes;
     return sum;
 }
 
@@ -292,7 +306,10 @@ static bool fail(char why[ULL_TROUBLE_TEXT], const char *text)
 
 static void release(struct ull__piece *piece)
 {
-    ull__driver->cuMemUnmap(piece->base, piece->bytes);
+    if (piece->object)
+        ull__object_unmap(piece);
+    else
+        ull__driver->cuMemUnmap(piece->base, piece->bytes);
     ull__driver->cuMemRelease(piece->handle);
     piece->handle = 0;
 }
@@ -300,12 +317,10 @@ static void release(struct ull__piece *piece)
 static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned char **host,
                          char why[ULL_TROUBLE_TEXT])
 {
-    size_t count;
-    struct ull__piece *pieces = ull__backing_pieces(&count);
     bool opened = false, good = true;
-    for (size_t i = 0; i < count && good; i++) {
-        struct ull__piece *piece = &pieces[i];
-        if (piece->ordinal != ordinal || !is_movable(piece) || piece->host)
+    for (size_t i = 0; i < item_count && good; i++) {
+        struct ull__piece *piece = items[i];
+        if (piece->ordinal != ordinal || piece->host)
             continue;
         if (!opened && !(use_device(ordinal) && (opened = ring_open(true))))
             return fail(why, "no pinned host memory for the copies could be had");
@@ -356,11 +371,15 @@ bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
 static bool make_memory(struct ull__piece *piece)
 {
     CUmemAllocationProp properties;
-    ull__backing_properties(piece->ordinal, &properties);
+    if (piece->object)
+        ull__object_properties(piece, &properties);
+    else
+        ull__backing_properties(piece->ordinal, &properties);
     if (ull__driver->cuMemCreate(&piece->handle, piece->bytes, &properties, 0) == CUDA_SUCCESS)
         return true;
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
-    if (ull__driver->cuMemCreate(&piece->handle, piece->bytes, &properties, 0) == CUDA_SUCCESS)
+    if (!piece->object &&
+        ull__driver->cuMemCreate(&piece->handle, piece->bytes, &properties, 0) == CUDA_SUCCESS)
         return true;
     piece->handle = 0;
     return false;
@@ -369,28 +388,24 @@ static bool make_memory(struct ull__piece *piece)
 /* What was made for pieces that are still out. */
 static void unmake_memory(void)
 {
-    size_t count;
-    struct ull__piece *pieces = ull__backing_pieces(&count);
-    for (size_t i = 0; i < count; i++)
-        if (pieces[i].host && pieces[i].handle) {
-            ull__driver->cuMemRelease(pieces[i].handle);
-            pieces[i].handle = 0;
+    for (size_t i = 0; i < item_count; i++)
+        if (items[i]->host && items[i]->handle) {
+            ull__driver->cuMemRelease(items[i]->handle);
+            items[i]->handle = 0;
         }
 }
 
 /* Memory for all of them, or for none. */
 static bool make_all(char why[ULL_TROUBLE_TEXT])
 {
-    size_t count;
     uint64_t out = 0;
     bool good = true;
     char size[ULL_SIZE_TEXT];
-    struct ull__piece *pieces = ull__backing_pieces(&count);
-    for (size_t i = 0; i < count; i++) {
-        if (!pieces[i].host)
+    for (size_t i = 0; i < item_count; i++) {
+        if (!items[i]->host)
             continue;
-        out += pieces[i].bytes;
-        good = good && make_memory(&pieces[i]);
+        out += items[i]->bytes;
+        good = good && make_memory(items[i]);
     }
     if (good)
         return true;
@@ -402,21 +417,24 @@ static bool make_all(char why[ULL_TROUBLE_TEXT])
 
 static bool restore_device(struct ull__eviction *eviction, int ordinal, char why[ULL_TROUBLE_TEXT])
 {
-    size_t count;
-    struct ull__piece *pieces = ull__backing_pieces(&count);
     bool opened = false, good = true;
-    for (size_t i = 0; i < count && good; i++) {
-        struct ull__piece *piece = &pieces[i];
+    for (size_t i = 0; i < item_count && good; i++) {
+        struct ull__piece *piece = items[i];
         if (piece->ordinal != ordinal || !piece->host)
             continue;
         if (!opened && !(use_device(ordinal) && (opened = ring_open(false))))
             return fail(why, "no pinned host memory for the copies could be had");
-        if (ull__backing_map(piece) != CUDA_SUCCESS) {
+        if ((piece->object ? ull__object_map(piece) : ull__backing_map(piece)) != CUDA_SUCCESS) {
             good = fail(why, "the device could not map its memory");
             break;
         }
         if (!copy_piece(piece)) {
             good = fail(why, "the device could not copy");
+            release(piece);
+            break;
+        }
+        if (piece->object && ull__object_back(piece) != CUDA_SUCCESS) {
+            good = fail(why, "the device could not give its memory the rights that it had");
             release(piece);
             break;
         }

@@ -5,6 +5,10 @@
  * and no mapping (or multicast binding) of it is left. The driver may give its number to a new handle
  * before that, so an object is counted here for each, and mappings point to objects, not numbers.
  *
+ * With --suspendable the program gets handles of ours for what it makes here, since the driver's change when the
+ * memory is moved (vmm_move.c). The driver's is released when the object ends, be it by the last release or by
+ * the last unmapping.
+ *
  * Not followed: a descriptor that this process exported and imports back itself, since nothing tells
  * that it is the same memory (its number may be another file's by then); and tiles of sparse arrays
  * (cuMemMapArrayAsync), which keep a handle's memory after its release. Such bytes then show as class
@@ -13,30 +17,14 @@
 #include <string.h>
 
 #include "hash.h"
-#include "interpose.h"
-#include "suspend.h"
-#include "table.h"
+#include "vmm_books.h"
 
-struct object {
-    uint64_t handle;
-    uint64_t size; /* 0: imported and not mapped yet */
-    uint64_t key;  /* of a fabric handle, 0 for a descriptor */
-    const struct ull__gpu *gpu;
-    uint32_t refs, maps;
-    bool imported, exported;
-    bool spilled; /* host memory in the device's place */
-};
+/* Handles of ours: no driver of today gives out such numbers. */
+#define VIRTUAL_HANDLE 0x756c6c0000000000ull
+#define VIRTUAL_MASK 0xffffff0000000000ull
 
-struct mapping {
-    uint64_t address, size;
-    struct object *object;
-};
-
-static struct {
-    pthread_mutex_t lock;
-    struct ull__table objects;  /* handle -> struct object * */
-    struct ull__table mappings; /* address, or name of a binding -> struct mapping * */
-} books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+struct ull__vmm_books ull__vmm_books = {.lock = PTHREAD_MUTEX_INITIALIZER};
+#define books ull__vmm_books
 
 static struct object *find_object(uint64_t handle)
 {
@@ -49,6 +37,21 @@ static void forget_object(struct object *object)
     struct ull__table_entry *entry = ull__table_find(&books.objects, object->handle);
     if (entry && (struct object *)(uintptr_t)entry->value == object)
         ull__table_remove(&books.objects, entry);
+    entry = ull__table_find(&books.exported, object->real);
+    if (entry && (struct object *)(uintptr_t)entry->value == object)
+        ull__table_remove(&books.exported, entry);
+}
+
+/* What the driver knows it by: the same for all that is not ours. 0: there is none. */
+static CUmemGenericAllocationHandle real_handle(CUmemGenericAllocationHandle handle)
+{
+    if (!ull__gates_wanted() || (handle & VIRTUAL_MASK) != VIRTUAL_HANDLE)
+        return handle;
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(handle);
+    uint64_t real = object ? object->real : 0;
+    pthread_mutex_unlock(&books.lock);
+    return real;
 }
 
 /* Numbers are used again while what they named before is still mapped, so a record goes by the object. */
@@ -62,6 +65,8 @@ static void end_object(struct object *object, const struct ull__moment *moment)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
     int device = object->gpu ? object->gpu->device : -1;
+    if (ull__is_virtual(object))
+        ull__driver->cuMemRelease(object->real);
     if (!object->imported && device >= 0 && ull__recording())
         ull__tell_freed(object->gpu, ULL_CLASS_DATA, name_of(object), object->size,
                         object->spilled ? 0 : object->size, moment);
@@ -134,6 +139,26 @@ static CUresult create(const struct ull__charge *charge, CUmemGenericAllocationH
     return result == CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* From now on the program knows it by *handle. */
+static struct object *add_made(const struct ull__charge *charge, const CUmemAllocationProp *prop,
+                               CUmemGenericAllocationHandle *handle)
+{
+    static _Atomic uint64_t last;
+    struct object model = {.handle = *handle,
+                           .real = *handle,
+                           .size = charge->bytes,
+                           .gpu = charge->gpu,
+                           .refs = 1,
+                           .spilled = charge->spilled,
+                           .prop = *prop};
+    if (ull__gates_wanted())
+        model.handle = VIRTUAL_HANDLE | (atomic_fetch_add(&last, 1) + 1);
+    struct object *object = add_object(&model);
+    if (object)
+        *handle = model.handle;
+    return object;
+}
+
 CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -157,15 +182,35 @@ CUresult ull__do_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         ull__cancel(&charge, result);
         return result;
     }
-    charge.address = name_of(add_object(&(struct object){
-        .handle = *handle, .size = size, .gpu = gpu, .refs = 1, .spilled = charge.spilled}));
+    charge.address = name_of(add_made(&charge, prop, handle));
     ull__settle(&charge, size);
     return result;
+}
+
+/* The driver's reference is given back when the object ends. */
+static CUresult release_virtual(CUmemGenericAllocationHandle handle)
+{
+    struct ull__moment moment = {.began_ns = ull__moment_now()};
+    pthread_mutex_lock(&books.lock);
+    struct object *object = find_object(handle);
+    bool held = object && object->refs > 0, ended = false;
+    if (held) {
+        object->refs--;
+        ended = if_ended(object) != NULL;
+    }
+    pthread_mutex_unlock(&books.lock);
+    ull__turn(ULL_TURN_BEGIN);
+    if (ended)
+        end_object(object, &moment);
+    ull__turn(ULL_TURN_END);
+    return held ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     struct ull__moment moment = {.began_ns = ull__moment_now()};
+    if (ull__gates_wanted() && (handle & VIRTUAL_MASK) == VIRTUAL_HANDLE)
+        return release_virtual(handle);
     /* Counted down first: once the driver has released it, its number may be another object's. */
     pthread_mutex_lock(&books.lock);
     struct object *object = find_object(handle);
@@ -190,8 +235,38 @@ CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
     return result;
 }
 
+/* The mapping that an address lies in. Under the lock. */
+static struct mapping *mapping_around(uint64_t address)
+{
+    uint64_t step = ull__state.gpu_count ? ull__state.gpus[0].page : 2 << 20;
+    uint64_t base = address / step * step;
+    for (uint64_t back = 0; back <= books.largest && back <= base; back += step) {
+        struct ull__table_entry *entry =
+            base - back ? ull__table_find(&books.mappings, base - back) : NULL;
+        struct mapping *mapping = entry ? (struct mapping *)(uintptr_t)entry->value : NULL;
+        if (mapping)
+            return address - mapping->address < mapping->size ? mapping : NULL;
+    }
+    return NULL;
+}
+
+static bool retain_virtual(CUmemGenericAllocationHandle *handle, const void *addr)
+{
+    pthread_mutex_lock(&books.lock);
+    struct mapping *mapping = mapping_around((uint64_t)(uintptr_t)addr);
+    bool ours = mapping && ull__is_virtual(mapping->object);
+    if (ours) {
+        mapping->object->refs++;
+        *handle = mapping->object->handle;
+    }
+    pthread_mutex_unlock(&books.lock);
+    return ours;
+}
+
 CUresult ull__do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
+    if (ull__gates_wanted() && handle && retain_virtual(handle, addr))
+        return CUDA_SUCCESS;
     CUresult result = ull__driver->cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&books.lock);
@@ -210,8 +285,8 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
                                               CUmemAllocationHandleType handle_type,
                                               unsigned long long flags)
 {
-    CUresult result =
-        ull__driver->cuMemExportToShareableHandle(shareable_handle, handle, handle_type, flags);
+    CUresult result = ull__driver->cuMemExportToShareableHandle(
+        shareable_handle, real_handle(handle), handle_type, flags);
     if (result != CUDA_SUCCESS)
         return result;
     uint64_t key = handle_type == CU_MEM_HANDLE_TYPE_FABRIC ? ull__hash(shareable_handle, 64) : 0;
@@ -219,6 +294,11 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
     int device = -1;
     pthread_mutex_lock(&books.lock);
     struct object *object = find_object(handle);
+    if (object && ull__is_virtual(object)) { /* to know it when it is imported back */
+        object->stays = true;
+        if (!ull__table_find(&books.exported, object->real))
+            ull__table_add(&books.exported, object->real, (uint64_t)(uintptr_t)object);
+    }
     if (object && !object->imported && !object->exported && !object->spilled && object->gpu) {
         object->exported = true;
         object->key = key;
@@ -237,13 +317,19 @@ CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     CUresult result = ull__driver->cuMemImportFromShareableHandle(handle, os_handle, handle_type);
     if (result != CUDA_SUCCESS)
         return result;
+    uint64_t real = *handle;
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(*handle);
-    if (object && (object->refs > 0 || object->maps > 0))
+    struct ull__table_entry *entry = ull__table_find(&books.exported, real);
+    struct object *object = entry ? (struct object *)(uintptr_t)entry->value : find_object(*handle);
+    if (object && (object->refs > 0 || object->maps > 0)) {
         object->refs++; /* this process's own, imported back */
-    else
+        *handle = object->handle;
+    } else {
         object = NULL;
+    }
     pthread_mutex_unlock(&books.lock);
+    if (object && *handle != real)
+        ull__driver->cuMemRelease(real); /* one reference is kept, whatever the program has */
     if (object)
         return result;
     CUmemAllocationProp prop;
@@ -254,6 +340,7 @@ CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
         gpu = gpu_of_location(&prop.location);
     add_object(&(struct object){
         .handle = *handle,
+        .real = *handle,
         .key = handle_type == CU_MEM_HANDLE_TYPE_FABRIC ? ull__hash(os_handle, 64) : 0,
         .gpu = gpu,
         .refs = 1,
@@ -263,7 +350,7 @@ CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 
 /* --- mappings --------------------------------------------------------------------------------------------------- */
 
-static void add_mapping(uint64_t name, uint64_t size, uint64_t handle)
+static void add_mapping(uint64_t name, uint64_t size, uint64_t handle, bool at_address)
 {
     uint64_t imported_size = 0, key = 0;
     int device = -1;
@@ -271,7 +358,14 @@ static void add_mapping(uint64_t name, uint64_t size, uint64_t handle)
     pthread_mutex_lock(&books.lock);
     struct object *object = find_object(handle);
     if (mapping && object && ull__table_add(&books.mappings, name, (uint64_t)(uintptr_t)mapping)) {
-        *mapping = (struct mapping){name, size, object};
+        *mapping = (struct mapping){.address = name, .size = size, .object = object};
+        if (at_address) {
+            mapping->next = object->mappings;
+            object->mappings = mapping;
+            books.largest = size > books.largest ? size : books.largest;
+        } else {
+            object->stays = true; /* a binding */
+        }
         mapping = NULL;
         object->maps++;
         if (object->imported && object->size == 0) { /* handles are mapped whole: now it is known */
@@ -299,6 +393,11 @@ static void end_mapping(struct mapping *mapping, const struct ull__moment *momen
 {
     pthread_mutex_lock(&books.lock);
     mapping->object->maps--;
+    for (struct mapping **at = &mapping->object->mappings; *at; at = &(*at)->next)
+        if (*at == mapping) {
+            *at = mapping->next;
+            break;
+        }
     struct object *ended = if_ended(mapping->object);
     pthread_mutex_unlock(&books.lock);
     free(mapping);
@@ -309,9 +408,9 @@ static void end_mapping(struct mapping *mapping, const struct ull__moment *momen
 CUresult ull__do_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                           CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    CUresult result = ull__driver->cuMemMap(ptr, size, offset, handle, flags);
+    CUresult result = ull__driver->cuMemMap(ptr, size, offset, real_handle(handle), flags);
     if (result == CUDA_SUCCESS)
-        add_mapping(ptr, size, handle);
+        add_mapping(ptr, size, handle, true);
     return result;
 }
 
@@ -370,10 +469,10 @@ CUresult ull__do_cuMulticastBindMem(CUmemGenericAllocationHandle mc_handle, size
                                     CUmemGenericAllocationHandle mem_handle, size_t mem_offset,
                                     size_t size, unsigned long long flags)
 {
-    CUresult result =
-        ull__driver->cuMulticastBindMem(mc_handle, mc_offset, mem_handle, mem_offset, size, flags);
+    CUresult result = ull__driver->cuMulticastBindMem(mc_handle, mc_offset, real_handle(mem_handle),
+                                                      mem_offset, size, flags);
     if (result == CUDA_SUCCESS)
-        add_mapping(binding_name(mc_handle, mc_offset), size, mem_handle);
+        add_mapping(binding_name(mc_handle, mc_offset), size, mem_handle, false);
     return result;
 }
 
@@ -386,7 +485,7 @@ CUresult ull__do_cuMulticastBindAddr(CUmemGenericAllocationHandle mc_handle, siz
         struct ull__table_entry *entry = ull__table_find(&books.mappings, ptr);
         uint64_t handle = entry ? ((struct mapping *)(uintptr_t)entry->value)->object->handle : 0;
         pthread_mutex_unlock(&books.lock);
-        add_mapping(binding_name(mc_handle, mc_offset), size, handle);
+        add_mapping(binding_name(mc_handle, mc_offset), size, handle, false);
     }
     return result;
 }
@@ -403,6 +502,59 @@ CUresult ull__do_cuMulticastUnbind(CUmemGenericAllocationHandle mc_handle, CUdev
         if (mapping)
             end_mapping(mapping, &moment);
     }
+    return result;
+}
+
+/* --- answers about handles of ours ------------------------------------------------------------------------------- */
+
+CUresult ull__own_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                         CUmemGenericAllocationHandle handle)
+{
+    return ull__driver->cuMemGetAllocationPropertiesFromHandle(prop, real_handle(handle));
+}
+
+/* What cuMemMapArrayAsync is given; only this much of it matters here. */
+struct tile {
+    unsigned char what[56];
+    uint32_t operation; /* 1: map */
+    uint32_t handle_type;
+    uint64_t handle;
+    unsigned char where[24];
+};
+_Static_assert(sizeof(struct tile) == 96, "CUarrayMapInfo");
+
+/* With the driver's handles; what tiles hold can be mapped nowhere else, so it stays. */
+static struct tile *real_tiles(const void *list, unsigned int count)
+{
+    struct tile *tiles = malloc((count + 1ul) * sizeof *tiles);
+    for (unsigned int i = 0; tiles && i < count; i++) {
+        memcpy(&tiles[i], (const struct tile *)list + i, sizeof *tiles);
+        if (tiles[i].operation != 1)
+            continue;
+        pthread_mutex_lock(&books.lock);
+        struct object *object = find_object(tiles[i].handle);
+        if (object && ull__is_virtual(object)) {
+            object->stays = true;
+            tiles[i].handle = object->real;
+        }
+        pthread_mutex_unlock(&books.lock);
+    }
+    return tiles;
+}
+
+CUresult ull__own_cuMemMapArrayAsync(void *list, unsigned int count, CUstream stream)
+{
+    struct tile *tiles = list && ull__gates_wanted() ? real_tiles(list, count) : NULL;
+    CUresult result = ull__driver->cuMemMapArrayAsync(tiles ? tiles : list, count, stream);
+    free(tiles);
+    return result;
+}
+
+CUresult ull__own_cuMemMapArrayAsync_ptsz(void *list, unsigned int count, CUstream stream)
+{
+    struct tile *tiles = list && ull__gates_wanted() ? real_tiles(list, count) : NULL;
+    CUresult result = ull__driver->cuMemMapArrayAsync_ptsz(tiles ? tiles : list, count, stream);
+    free(tiles);
     return result;
 }
 

@@ -90,6 +90,8 @@ bool ull__slab_find(const struct ull__slab *slab, uint64_t offset, uint64_t *sta
 
 /* --- backing.c: what cuMemAlloc gives out --------------------------------------------------------------- */
 
+struct object;
+
 struct ull__piece {
     CUdeviceptr base;
     uint64_t bytes; /* whole pages */
@@ -101,6 +103,7 @@ struct ull__piece {
     bool stays;             /* others have it open, or it is host memory: it is not moved */
     uint64_t serial;        /* no other piece of this process has it */
     bool spilled;           /* host memory in the device's place */
+    struct object *object;  /* mapped by the program itself (vmm_move.c); NULL: by us */
     unsigned char *host;    /* where its bytes are while it is out */
 };
 
@@ -135,6 +138,18 @@ void ull__backing_forget(void);
 bool ull__free_later(CUdeviceptr dptr);
 bool ull__frees_due(CUdeviceptr *dptr);
 bool ull__capture_is_open(void);
+
+/* --- vmm_move.c: memory that the program maps itself; while the gate is closed only ---------------------------- */
+
+/* What of it can be moved, at most `max`; the pieces stay where they are until the gate opens. */
+size_t ull__handles_movable(struct ull__piece **pieces, size_t max);
+size_t ull__handles_count(void);
+void ull__object_properties(const struct ull__piece *piece, CUmemAllocationProp *properties);
+void ull__object_unmap(const struct ull__piece *piece);
+/* Maps piece->handle wherever it was mapped, so that its device can write it. */
+CUresult ull__object_map(const struct ull__piece *piece);
+/* Its bytes are back: gives its mappings the rights that they had. */
+CUresult ull__object_back(const struct ull__piece *piece);
 
 /* --- passing.c: blocks that other processes have open ------------------------------------------------------ */
 

@@ -12,6 +12,8 @@
  *   replay N MS         launches it                      threads N FILE launch until FILE exists, then count
  *   flag FILE           a kernel waits for a word of the host, which is set when FILE exists
  *   callback FILE       a host function waits for FILE
+ *   map SIZE COUNT      memory that it maps itself       remap N MS    rounds over it; handles come and go
+ *   mapexport SIZE      the same, exported and imported  mapsum, unmap
  *   peer N MS           two devices work on each other's memory
  *   export FILE         a block for another process      import FILE N MS   works on it; the owner waits
  *   ring FILE RANK N MS two processes, each with kernels that wait for the other's
@@ -239,7 +241,7 @@ static void interpret(char **at)
     while (*at) {
         const char *word = *at++;
         if (!block_word(word, &at) && !plain_word(word, &at) && !rounds_word(word, &at) &&
-            !streams_word(word, &at) && !shared_word(word, &at))
+            !streams_word(word, &at) && !shared_word(word, &at) && !mapped_word(word, &at))
             fail(word, 0);
     }
 }

@@ -61,5 +61,6 @@ void sum_bytes(CUdeviceptr at, size_t bytes);
 bool rounds_word(const char *word, char ***at);
 bool streams_word(const char *word, char ***at);
 bool shared_word(const char *word, char ***at);
+bool mapped_word(const char *word, char ***at);
 
 #endif
