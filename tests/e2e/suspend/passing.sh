@@ -15,7 +15,7 @@ job_value() { # NAME KEY
 
 words() { # FOLDER SIZE MS
     mkdir -p "$1"
-    echo "init 0 alloc 20M 4 alloc $2 3 spawn init 0 alloc 10M 1 touch $1/in import $1/m 40 $3 touch $1/out sum end export $1/m join sum"
+    echo "init 0 alloc 20M 4 alloc $2 3 spawn init 0 alloc 10M 1 touch $1/in import $1/m 150 $3 touch $1/out sum end export $1/m join sum"
 }
 
 for size in 3M 4K; do
@@ -34,7 +34,7 @@ for size in 3M 4K; do
     is "$size: all but the block that both have open" "$(job_value "job$size" evicted_bytes)" "$out"
     between "$size: the rest is resident" "$(job_value "job$size" resident_bytes)" $((held - out)) $((held - out + 4 * MIB))
     check "$size: it goes on" "$ULLAGE" resume -q "job$size"
-    wait_for 20 gone "$job"
+    wait_for 30 gone "$job"
     is "$size: and ends as ever" "$(grep -E '^(imported|sum)' "$T/$job.out" | sort)" "$wanted"
 done
 

@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 
-ENTRY = re.compile(r"^CU_(HOOK|CALL|PASS)\(\s*(\w+),\s*(\w+),\s*(\d+),\s*(\d+)(?:,\s*([A-Z]+)\b)?",
+ENTRY = re.compile(r"^CU_(HOOK|CALL|PASS|GATE|OWN|CAPTURE)"
+                   r"\(\s*(\w+),\s*(\w+),\s*(\d+),\s*(\d+)(?:,\s*([A-Z]+)\b)?",
                    re.MULTILINE)
 
 
