@@ -167,6 +167,27 @@ static bool on_device(const struct ull__walk *walk, const struct ull__block *blo
     return block->device == (uint32_t) * (const int *)data;
 }
 
+/*
+ * What of the device's held bytes is in blocks. Chunks lie in an allocator's blocks, or, in a record that a pool
+ * wrote by itself, in memory that it only told the sum of: so of each process the layer that has more counts.
+ */
+static bool sum_blocks(const struct ull__walk *walk, uint32_t device, uint64_t *sum)
+{
+    uint64_t(*layers)[2] = calloc(walk->history->process_count + 1, sizeof *layers);
+    if (!layers)
+        return false;
+    for (uint32_t i = 0; i < walk->place_count; i++) {
+        const struct ull__block *block = &walk->blocks[i];
+        if (block->layer != ULL_LAYER_NONE && block->device == device)
+            layers[block->process][block->layer == ULL_LAYER_CHUNK] += block->charged;
+    }
+    *sum = 0;
+    for (uint32_t p = 0; p < walk->history->process_count; p++)
+        *sum += layers[p][0] > layers[p][1] ? layers[p][0] : layers[p][1];
+    free(layers);
+    return true;
+}
+
 static bool fill(const struct ull__walk *walk, struct ull__figures *figures)
 {
     struct collection all;
@@ -180,11 +201,7 @@ static bool fill(const struct ull__walk *walk, struct ull__figures *figures)
             figures->rest_bytes += all.holders[i].bytes;
     }
     free(all.holders);
-    for (uint32_t i = 0; i < walk->place_count; i++) {
-        const struct ull__block *block = &walk->blocks[i];
-        if (block->layer == ULL_LAYER_DRIVER && block->device == (uint32_t)figures->main)
-            charged += block->charged;
-    }
+    good &= sum_blocks(walk, (uint32_t)figures->main, &charged);
     figures->charged_bytes = held > charged ? held - charged : 0;
     return good;
 }

@@ -79,6 +79,11 @@ needed=$(grep -oE 'would have run with [0-9.]+ [A-Za-z]+' <<<"$ascii" | awk '{ p
 run -q -m "$needed" -- "$ULLAGE" replay --repeat 2 "$TRACES/resnet50_b64.csv.gz"
 is "and with the limit that would have run, $needed, it runs" "$CODE" 0
 
+"$ULLAGE" replay --pool --device host --record "$T/pool.ull" "$TRACES/resnet50_b64.csv.gz" >/dev/null
+report -f json "$T/pool.ull"
+is "what a pool's record holds is not told twice: in blocks and besides" "$(of "(len(d['holders']) > 0 and
+    sum(h['bytes'] for h in d['holders']) + d['holders_rest_bytes'] + d['holders_charged_bytes'] <= d['peak_bytes'])")" true
+
 # --- files --------------------------------------------------------------------------------------------
 
 report -o "$T/out.json" -f json "$T/job.ull"
