@@ -38,8 +38,8 @@ struct ull_pool_options {
     uint64_t limit;   /* most bytes of pages held [0: all that the device has] */
     uint64_t reserve; /* pages held from the start on and never given back [0] */
     bool growth; /* take further pages when needed, up to the limit; else `reserve` is all [true] */
-    /* Requests of at most so many bytes are kept apart from larger ones [1 MiB; none where pages cannot
-     * be mapped]. */
+    /* Requests of at most so many bytes are kept apart from larger ones, but may fill what those leave over of
+     * their pages [1 MiB; none where pages cannot be mapped]. */
     uint64_t small_bytes;
     /* Free pages above this share of the limit that nothing needed for idle_ns are given back. */
     unsigned int watermark_percent; /* [70] */

@@ -11,7 +11,9 @@
  * A program keeps many small things for long (parameters of biases, counters, states); one of
  * them in the middle of what was a large tensor would take that page out of use for large requests, and
  * a run of them would cut the memory into pieces (pytorch/pytorch#35901). Above small_bytes a chunk
- * holds about half a page at least, so that what it blocks is of its own size.
+ * holds about half a page at least, so that what it blocks is of its own size. What must not be lost that way is
+ * what large requests leave over of their pages, for no large one fits there. It is for small ones before they
+ * are refused, and for those above an eighth of a page at once, if it fits better: what these pin is small.
  *
  * One lock is over all but fronts, which streams get when threads wait for it (front.c). A request or free takes
  * some 40 ns in it; device calls are made with it held, since they change what the lock is over, waits for
@@ -22,7 +24,8 @@
 #include "error.h"
 #include "pool_private.h"
 
-enum { ALIGNED_LOOKS = 16 };
+/* MEDIUM: small requests above this part of a page also fill what large ones left over. */
+enum { ALIGNED_LOOKS = 16, MEDIUM = 8 };
 
 struct ask {
     uint64_t size, alignment; /* size: rounded to units */
@@ -87,10 +90,33 @@ static inline struct ull__chunk *find_tier(const struct ull_pool *pool, unsigned
     return ull__chunk_before(own->size, own->address, clean) ? own : clean;
 }
 
-/* At home first; then in what requests that were served through views left over. */
+/* The one that fits better; either may be NULL. */
+static struct ull__chunk *better(struct ull__chunk *a, struct ull__chunk *b)
+{
+    return !a || (b && b->size < a->size) ? b : a;
+}
+
+static bool has_whole_page(const struct ull_pool *pool, const struct ull__chunk *c)
+{
+    return ull__slot_up(pool, c->address) < ull__slot_down(pool, c->address + c->size);
+}
+
+/* For a small request: what large ones left over of pages, but no page that one could have whole. */
+__attribute__((noinline)) static struct ull__chunk *find_left_over(const struct ull_pool *pool,
+                                                                   const struct ask *ask)
+{
+    struct ull__chunk *home = find_tier(pool, ULL_HOME, ask);
+    struct ull__chunk *view = find_tier(pool, ULL_VIEW, ask);
+    return better(home && !has_whole_page(pool, home) ? home : NULL,
+                  view && !has_whole_page(pool, view) ? view : NULL);
+}
+
+/* Large ones at home first; then in what requests that were served through views left over. */
 static struct ull__chunk *find(const struct ull_pool *pool, const struct ask *ask)
 {
     struct ull__chunk *c = find_tier(pool, ask->small ? ULL_SMALL : ULL_HOME, ask);
+    if (ask->small && ask->size > pool->page_bytes / MEDIUM)
+        return better(c, find_left_over(pool, ask));
     return c || ask->small ? c : find_tier(pool, ULL_VIEW, ask);
 }
 
@@ -149,7 +175,7 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
         return c;
     if (ask->small) {
         ull__build_small(pool, ask->lane, shortage, &c);
-        return c;
+        return c ? c : find_left_over(pool, ask);
     }
     if (pool->retained != (uint32_t)ULL_NONE) {
         ull__retained_return(pool);

@@ -112,6 +112,34 @@ static void small_survivors_pin_no_large_memory(void **state)
     get(w, 255 * PAGE); /* all but the page of the survivors */
 }
 
+/* A cache that grows with each token, experts of a mixture: requests of half a megabyte between larger ones. */
+static void what_large_ones_leave_over_is_filled(void **state)
+{
+    struct world *w = *state;
+    void *large[40];
+    start(w);
+    for (int i = 0; i < 40; i++)
+        large[i] = get(w, 3 * MIB / 2);
+    for (int i = 0; i < 40; i += 2)
+        give(w, large[i]);
+    get(w, 1000);
+    uint64_t held = stats(w).held;
+    for (int i = 0; i < 20 * 3; i++)
+        get(w, MIB / 2);
+    assert_int_equal(stats(w).held, held);
+}
+
+/* With no page left, a small request is refused only if it fits nowhere. */
+static void small_ones_are_not_refused_beside_a_hole(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    get(w, 256 * PAGE - MIB);
+    for (int i = 0; i < 8; i++)
+        get(w, MIB / 8);
+    refused(w, 1);
+}
+
 /* tensorflow/tensorflow#6111, rapidsai/rmm#1957, #496: what grew in pieces serves the whole. */
 static void grown_in_pieces_serves_the_whole(void **state)
 {
@@ -198,6 +226,8 @@ int main(void)
         TEST(lowest_address_on_ties),
         TEST(best_fit),
         TEST(small_survivors_pin_no_large_memory),
+        TEST(what_large_ones_leave_over_is_filled),
+        TEST(small_ones_are_not_refused_beside_a_hole),
         TEST(grown_in_pieces_serves_the_whole),
         TEST(bytes_are_the_same_through_every_alias),
         TEST(repeated_steps_map_nothing),
