@@ -149,7 +149,7 @@ uint64_t ull_pool_graph_of(struct ull_pool *pool, void *stream);
  * the new limit, requests that need pages are refused, and pages are given back as they become free.
  */
 ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit);
-/* Changes the reserve, taking pages now. ULL_E_INVALID above the limit, ULL_E_NO_MEMORY. */
+/* Changes the reserve, taking pages now; without growth it is the limit too. ULL_E_INVALID above the limit, ULL_E_NO_MEMORY. */
 ull_status ull_pool_set_reserve(struct ull_pool *pool, uint64_t reserve);
 /*
  * Gives up to `bytes` of free pages back to the device, keeping the reserve; *returned (may be NULL)

@@ -146,6 +146,16 @@ void ull_pool_destroy(struct ull_pool *pool)
 
 /* --- changes --------------------------------------------------------------------------------------------- */
 
+/* After the limit was lowered. */
+static void return_above_limit(struct ull_pool *pool)
+{
+    if (pool->held > pool->limit_pages) {
+        ull__fronts_close(pool);
+        ull__lanes_want(pool, (uint16_t)-1);
+        ull__pages_return(pool, pool->held - pool->limit_pages);
+    }
+}
+
 ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
 {
     if (ull__is_parents(pool))
@@ -157,11 +167,7 @@ ull_status ull_pool_set_limit(struct ull_pool *pool, uint64_t limit)
     if (o->reserve > o->limit)
         o->reserve = o->limit;
     update_limit(pool);
-    if (pool->held > pool->limit_pages) {
-        ull__fronts_close(pool);
-        ull__lanes_want(pool, (uint16_t)-1);
-        ull__pages_return(pool, pool->held - pool->limit_pages);
-    }
+    return_above_limit(pool);
     ull__unlock(&pool->lock);
     return ULL_OK;
 }
@@ -180,8 +186,7 @@ static ull_status set_reserve(struct ull_pool *pool, uint64_t reserve)
     }
     pool->options.reserve = reserve;
     update_limit(pool);
-    if (pool->held > pool->limit_pages)
-        ull__fronts_close(pool);
+    return_above_limit(pool);
     return ULL_OK;
 }
 

@@ -129,9 +129,23 @@ static void level_stays_over_hours(void **state)
     assert_true(stats(w).mapped <= 6 * (stats(w).held + 64 * PAGE));
 }
 
+/* Without growth the reserve is the limit: what is above a lower one goes at once. */
+static void a_lower_reserve_without_growth(void **state)
+{
+    struct world *w = *state;
+    w->options.growth = false;
+    w->options.reserve = 64 * PAGE;
+    start(w);
+    assert_int_equal(ull_pool_set_reserve(w->pool, 16 * PAGE), ULL_OK);
+    assert_int_equal(stats(w).held, 16 * PAGE);
+    get(w, 16 * PAGE);
+    refused(w, PAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_lower_reserve_without_growth),
         TEST(limit_changes),
         TEST(reserve_and_no_growth),
         TEST(share_then_growth),
