@@ -118,6 +118,8 @@ void ull__gates_forget(void)
         const union ull__cuda *real = ull__jump_driver();                                          \
         if (unlikely(!real || !real->symbol))                                                      \
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        if (unlikely(!ull__held())) /* a forked child must not wait for its parent's memory */     \
+            return real->symbol args;                                                              \
         struct ull__gate_lane *lane = ull__gate_enter();                                           \
         CUresult result = real->symbol args;                                                       \
         ull__gate_leave(lane);                                                                     \
@@ -144,6 +146,8 @@ void ull__gates_forget(void)
         bool begins = #symbol[8] == 'B'; /* cuStreamBegin... */                                    \
         if (unlikely(!real || !real->symbol))                                                      \
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        if (unlikely(!ull__held())) /* a forked child must not wait for its parent's memory */     \
+            return real->symbol args;                                                              \
         struct ull__gate_lane *lane = ull__gate_enter();                                           \
         CUresult result = real->symbol args;                                                       \
         if (begins && result == CUDA_SUCCESS)                                                      \
