@@ -9,8 +9,7 @@
  * address. No lock is held across a driver call: a piece leaves the array before it is unmapped and enters it
  * after it is mapped.
  *
- * Limits: what the program maps itself, stream-ordered pools, managed memory, arrays and graph memory are the
- * driver's, and stay on the device.
+ * Limits: stream-ordered pools, managed memory, arrays and graph memory are the driver's, and stay on the device.
  */
 #include <stdlib.h>
 #include <string.h>
