@@ -4,8 +4,11 @@
  * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 128 equal steps within it, with a
  * bit a bin, so that the next bin that has anything is found in constant time. Where TLSF takes
  * any chunk of the next bin, a bin here is a treap by (size, address), so the fit is exact. Bins are at
- * most 0.8 % wide, and below 32 KiB have one size, so most have one chunk or none: then nothing is searched.
- * The priority of a treap's node is a hash of where the node is; it costs no memory.
+ * most 0.8 % wide, so most have one chunk or none: then nothing is searched. The priority of a treap's node is a
+ * hash of where the node is; it costs no memory.
+ *
+ * Bins below 32 KiB have one size each, and may have very many chunks; so each of them has a heap (heap.h) too. What
+ * the host has no memory for in the heap goes into the treap, so an insertion never fails.
  */
 #ifndef ULLAGE_BINS_H
 #define ULLAGE_BINS_H
@@ -14,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "chunk.h"
+#include "heap.h"
 
 enum {
     ULL_UNIT_SHIFT = 8,
@@ -25,7 +28,9 @@ enum {
 };
 
 struct ull__bins {
-    uint64_t words; /* bit w: bits[w] is not 0 */
+    uint64_t words;     /* bit w: bits[w] is not 0 */
+    unsigned int heaps; /* bins before that one have heaps; at most ULL_STEPS */
+    struct ull__heap heap[ULL_STEPS];
     uint64_t bits[ULL_BINS / 64];
     struct ull__chunk *root[ULL_BINS];
 };
@@ -59,15 +64,19 @@ static inline void ull__bins_set(struct ull__bins *bins, unsigned int bin)
 
 static inline void ull__bins_clear(struct ull__bins *bins, unsigned int bin)
 {
-    bins->root[bin] = NULL;
     if (!(bins->bits[bin / 64] &= ~((uint64_t)1 << (bin % 64))))
         bins->words &= ~((uint64_t)1 << (bin / 64));
 }
 
-static inline void ull__bins_insert(struct ull__bins *bins, struct ull__chunk *c)
+static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__bins *bins,
+                                                                   struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
+    if (bin < bins->heaps && ull__heap_add(&bins->heap[bin], c)) {
+        ull__bins_set(bins, bin);
+        return;
+    }
     if (!*at) {
         *at = c;
         c->u.free.left = c->u.free.right = NULL;
@@ -93,13 +102,22 @@ static inline void ull__bins_insert(struct ull__bins *bins, struct ull__chunk *c
     *low = *high = NULL;
 }
 
-static inline void ull__bins_remove(struct ull__bins *bins, struct ull__chunk *c)
+static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__bins *bins,
+                                                                   struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
+    if (ull__heap_has(c)) {
+        ull__heap_remove(&bins->heap[bin], c);
+        if (bins->heap[bin].count == 0 && !*at)
+            ull__bins_clear(bins, bin);
+        return;
+    }
     struct ull__chunk *a = c->u.free.left, *b = c->u.free.right;
     if (*at == c && !a && !b) {
-        ull__bins_clear(bins, bin);
+        *at = NULL;
+        if (bin >= bins->heaps || bins->heap[bin].count == 0)
+            ull__bins_clear(bins, bin);
         return;
     }
     while (*at != c)
@@ -148,13 +166,10 @@ static inline unsigned int ull__bins_before(const struct ull__bins *bins, unsign
     return word * 64 + 63 - (unsigned int)__builtin_clzll(here);
 }
 
-/* The smallest chunk of at least (size, address) in that order, or NULL. */
-static inline struct ull__chunk *ull__bins_find(const struct ull__bins *bins, uint64_t size,
-                                                uint64_t address)
+/* The smallest chunk of a bin of at least (size, address) in that order, or NULL. */
+static inline struct ull__chunk *ull__bin_find(const struct ull__bins *bins, unsigned int bin,
+                                               uint64_t size, uint64_t address)
 {
-    if (!bins->words)
-        return NULL;
-    unsigned int bin = ull__bin_of(size);
     struct ull__chunk *best = NULL;
     for (struct ull__chunk *c = bins->root[bin]; c;) {
         if (c->size != size ? c->size < size : c->address < address) {
@@ -164,15 +179,31 @@ static inline struct ull__chunk *ull__bins_find(const struct ull__bins *bins, ui
             c = c->u.free.left;
         }
     }
+    if (bin >= bins->heaps)
+        return best;
+    struct ull__chunk *c = ull__heap_find(&bins->heap[bin], address);
+    return c && (!best || c->address < best->address) ? c : best;
+}
+
+/* The smallest chunk of at least (size, address) in that order, or NULL. */
+static inline struct ull__chunk *ull__bins_find(const struct ull__bins *bins, uint64_t size,
+                                                uint64_t address)
+{
+    if (!bins->words)
+        return NULL;
+    unsigned int bin = ull__bin_of(size);
+    struct ull__chunk *best = ull__bin_find(bins, bin, size, address);
     if (best)
         return best;
     bin = ull__bins_next(bins, bin + 1);
-    if (bin == ULL_BINS)
-        return NULL;
-    best = bins->root[bin];
-    while (best->u.free.left)
-        best = best->u.free.left;
-    return best;
+    return bin == ULL_BINS ? NULL : ull__bin_find(bins, bin, 0, 0);
+}
+
+static inline void ull__bins_free(struct ull__bins *bins)
+{
+    for (unsigned int bin = 0; bins && bin < ULL_STEPS; bin++)
+        free(bins->heap[bin].entries);
+    free(bins);
 }
 
 #endif

@@ -27,8 +27,17 @@ __attribute__((format(printf, 3, 4))) static void expect(struct findings *f, boo
     va_end(args);
 }
 
-static bool in_treap(const struct ull__chunk *root, const struct ull__chunk *c)
+/* In the heap, where it says and behind what is above it, or in the treap. */
+static bool in_bin(const struct ull__bins *bins, unsigned int bin, const struct ull__chunk *c)
 {
+    if (ull__heap_has(c)) {
+        uint32_t place = ull__heap_place(c), above = place ? (place - 1) / ULL_HEAP_WAYS : 0;
+        struct ull__heap heap = bins->heap[bin < ULL_STEPS ? bin : 0];
+        return bin < bins->heaps && place < heap.count && ull__heap_at(&heap, place)->chunk == c &&
+               ull__heap_at(&heap, place)->address == c->address &&
+               ull__heap_at(&heap, above)->address <= c->address;
+    }
+    const struct ull__chunk *root = bins->root[bin];
     while (root && root != c)
         root = ull__chunk_before(c->size, c->address, root) ? root->u.free.left : root->u.free.right;
     return root == c;
@@ -67,7 +76,7 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
                c->lane == ULL_CLEAN || pool->lanes[c->lane].graph ||
                    c->seq > pool->lanes[c->lane].passed,
                "free chunk %llx waits for what has passed", at);
-        expect(f, in_treap(bins->root[bin], c), "free chunk %llx is not in its bin", at);
+        expect(f, in_bin(bins, bin, c), "free chunk %llx is not in its bin", at);
         expect(f, bins->bits[bin / 64] >> (bin % 64) & 1 && bins->words >> (bin / 64) & 1,
                "bin %u has no bit", bin);
     }

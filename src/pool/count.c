@@ -86,9 +86,10 @@ uint64_t ull__largest_free(const struct ull_pool *pool)
             if (last == ULL_BINS)
                 continue;
             const struct ull__chunk *c = bins->root[last];
-            while (c->u.free.right)
+            while (c && c->u.free.right)
                 c = c->u.free.right;
-            largest = c->size > largest ? c->size : largest;
+            uint64_t size = c ? c->size : (uint64_t)last << ULL_UNIT_SHIFT; /* one has a heap */
+            largest = size > largest ? size : largest;
         }
     }
     return largest;

@@ -85,6 +85,7 @@ static uint64_t give_back_loose(struct ull_pool *pool, struct ull__bins *bins, u
     for (unsigned int bin = ull__bins_next(bins, 0); bin < ULL_BINS;
          bin = ull__bins_next(bins, bin + 1)) {
         struct ull__chunk *c = bins->root[bin];
+        bins->root[bin] = NULL;
         ull__bins_clear(bins, bin);
         while (c) {
             struct ull__chunk *next = c->u.free.left;
@@ -111,6 +112,7 @@ static bool detach(struct ull__front *f, int age, struct bins_range range)
          bin = ull__bins_next(f->loose[age], bin + 1)) {
         f->spare->root[bin] = f->loose[age]->root[bin];
         ull__bins_set(f->spare, bin);
+        f->loose[age]->root[bin] = NULL;
         ull__bins_clear(f->loose[age], bin);
         any = true;
     }

@@ -54,6 +54,9 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
     for (int tier = 0; tier < ULL_TIERS; tier++) {
         if (!lane->bins[tier] && !(lane->bins[tier] = calloc(1, sizeof(struct ull__bins))))
             return 0;
+        /* Chunks of whole pages are asked for in the order of sizes (build.c), which a heap does not know. */
+        unsigned int page = ull__bin_of(pool->page_bytes);
+        lane->bins[tier]->heaps = page < ULL_STEPS ? page : ULL_STEPS;
     }
     /* Numbers go on where the last user of this place stopped: old chunks may still bear them. */
     lane->stream = stream;
@@ -273,7 +276,7 @@ ull_status ull__lane_record(struct ull_pool *pool, uint16_t index)
     return status;
 }
 
-/* Takes the treap of a bin apart; what has passed goes onto *ready, linked by u.free.right. */
+/* Takes a bin apart; what has passed goes onto *ready, linked by u.free.right. */
 static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned int bin,
                       uint64_t passed, struct ull__chunk **ready)
 {
@@ -291,6 +294,14 @@ static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned in
         rest = c;
         c = next;
     }
+    bins->root[bin] = NULL;
+    for (uint32_t i = 0; bin < bins->heaps && i < bins->heap[bin].count; i++) {
+        c = ull__heap_at(&bins->heap[bin], i)->chunk;
+        c->u.free.right = rest;
+        rest = c;
+    }
+    if (bin < bins->heaps)
+        bins->heap[bin].count = 0;
     ull__bins_clear(bins, bin);
     while (rest) {
         c = rest;
@@ -464,7 +475,7 @@ void ull__lanes_finish(struct ull_pool *pool)
     for (uint32_t i = 0; i < pool->lane_capacity; i++) {
         free(pool->lanes[i].events);
         for (int tier = 0; tier < ULL_TIERS; tier++)
-            free(pool->lanes[i].bins[tier]);
+            ull__bins_free(pool->lanes[i].bins[tier]);
     }
     free(pool->lanes);
     free(pool->uses);

@@ -1,0 +1,143 @@
+/*
+ * test_bins.c: bins alone, against a look through all chunks that are in them: the smallest of at least a size and an
+ * address, as the pool asks for it. With and without host memory for the heaps of small sizes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static bool scarce;
+static void *scarce_realloc(void *at, size_t size)
+{
+    return scarce ? NULL : realloc(at, size);
+}
+#define realloc scarce_realloc
+#include "bins.h"
+#undef realloc
+
+enum { CHUNKS = 4000, STEPS = 60000 };
+
+static struct ull__chunk *chunks; /* chunk i at address (i + 1) * ULL_UNIT; prev: not NULL if it is in a bin */
+
+static uint64_t random_state;
+
+static uint64_t random_below(uint64_t end)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state % end;
+}
+
+/* Most of few sizes; some of any. */
+static uint64_t random_size(void)
+{
+    uint64_t units = random_below(4) ? 1 + random_below(5) : 1 + random_below(400);
+    return units * ULL_UNIT;
+}
+
+static struct ull__chunk *expected(uint64_t size, uint64_t address)
+{
+    struct ull__chunk *best = NULL;
+    for (int i = 0; i < CHUNKS; i++) {
+        struct ull__chunk *c = &chunks[i];
+        if (c->prev && (c->size > size || (c->size == size && c->address >= address)) &&
+            (!best || ull__chunk_before(c->size, c->address, best)))
+            best = c;
+    }
+    return best;
+}
+
+static struct ull__bins *new_bins(unsigned int heaps)
+{
+    struct ull__bins *bins = calloc(1, sizeof *bins);
+    chunks = aligned_alloc(64, CHUNKS * sizeof *chunks);
+    assert_true(bins && chunks);
+    bins->heaps = heaps;
+    for (uint64_t i = 0; i < CHUNKS; i++)
+        chunks[i] = (struct ull__chunk){.address = (i + 1) * ULL_UNIT};
+    return bins;
+}
+
+static void step(struct ull__bins *bins)
+{
+    struct ull__chunk *c = &chunks[random_below(CHUNKS)];
+    if (c->prev) {
+        ull__bins_remove(bins, c);
+        c->prev = NULL;
+    } else {
+        c->size = random_size();
+        c->prev = c;
+        ull__bins_insert(bins, c);
+    }
+}
+
+static void is_as_expected(const struct ull__bins *bins)
+{
+    uint64_t size = random_size();
+    uint64_t address = random_below(2) ? 0 : random_below(CHUNKS + 2) * ULL_UNIT;
+    assert_ptr_equal(ull__bins_find(bins, size, address), expected(size, address));
+}
+
+/* Takes the smallest out until nothing is left. */
+static void empty(struct ull__bins *bins)
+{
+    struct ull__chunk *c;
+    while ((c = ull__bins_find(bins, ULL_UNIT, 0))) {
+        assert_ptr_equal(c, expected(ULL_UNIT, 0));
+        ull__bins_remove(bins, c);
+        c->prev = NULL;
+    }
+    assert_null(expected(ULL_UNIT, 0));
+    assert_int_equal(bins->words, 0);
+    ull__bins_free(bins);
+    free(chunks);
+}
+
+static void any(unsigned int heaps, bool sometimes_scarce)
+{
+    struct ull__bins *bins = new_bins(heaps);
+    random_state = 0x9e3779b97f4a7c15ull;
+    for (int i = 0; i < STEPS; i++) {
+        scarce = sometimes_scarce && i / 1000 % 3 != 2;
+        step(bins);
+        if (i % 16 == 0)
+            is_as_expected(bins);
+    }
+    scarce = false;
+    empty(bins);
+}
+
+static void test_smallest_first(void **state)
+{
+    (void)state;
+    any(ULL_STEPS, false);
+}
+
+static void test_few_heaps(void **state)
+{
+    (void)state;
+    any(3, false);
+    any(0, false);
+}
+
+static void test_no_memory_for_heaps(void **state)
+{
+    (void)state;
+    any(ULL_STEPS, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_smallest_first),
+        cmocka_unit_test(test_few_heaps),
+        cmocka_unit_test(test_no_memory_for_heaps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
