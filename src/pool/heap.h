@@ -88,7 +88,8 @@ static inline bool ull__heap_add(struct ull__heap *heap, struct ull__chunk *c)
 }
 
 /* Fills the hole at a place with the lowest of what is below it, or with `last`. */
-__attribute__((noinline, unused)) static void ull__heap_sink(struct ull__heap *heap, uint32_t place, struct ull__heap_entry last)
+__attribute__((noinline, unused)) static void ull__heap_sink(struct ull__heap *heap, uint32_t place,
+                                                             struct ull__heap_entry last)
 {
     struct ull__heap_entry *e = heap->entries;
     for (uint32_t below; (below = place * ULL_HEAP_WAYS) + 1 < heap->count;) { /* e[below]: the first */

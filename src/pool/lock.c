@@ -2,12 +2,11 @@
 #include "lock.h"
 
 #include <linux/futex.h>
-#include <stdbool.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS = 200, SLEEP_NS = 50000 };
+enum { LOOKS = 200, SLEEP_NS = 50000, PATIENCE_LOOKS = 100, PATIENCE_NS = 20000 };
 
 static void pause_a_little(void)
 {
@@ -26,9 +25,31 @@ static bool try_lock(struct ull__lock *lock)
                                                  memory_order_relaxed);
 }
 
+/*
+ * Where threads want the lock all the time, one that waits for it leaves it alone for some 5 us, and then for 20 us. The
+ * others do many operations meanwhile, with all of the pool in their caches, instead of one each in turn; two
+ * threads do a tenth to a half more that way. Nobody wakes it, since that costs a call and makes them take turns again.
+ */
+static void lock_patiently(struct ull__lock *lock)
+{
+    const struct timespec limit = {.tv_nsec = PATIENCE_NS};
+    while (!try_lock(lock)) {
+        for (int i = 0; i < PATIENCE_LOOKS; i++)
+            pause_a_little();
+        if (try_lock(lock))
+            return;
+        syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);
+    }
+}
+
 void ull__lock_slowly(struct ull__lock *lock)
 {
     const struct timespec limit = {.tv_nsec = SLEEP_NS};
+    if (lock->patient &&
+        atomic_load_explicit(&lock->contended, memory_order_relaxed) >= ULL_CONTENDED) {
+        lock_patiently(lock);
+        return;
+    }
     for (;;) {
         for (int i = 0; i < LOOKS; i++) {
             if (try_lock(lock))

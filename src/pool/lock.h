@@ -8,11 +8,16 @@
 #define ULLAGE_POOL_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+
+/* So often since it was set to 0 that threads are taken to want it all the time. */
+enum { ULL_CONTENDED = 16 };
 
 struct ull__lock {
     _Atomic int taken;
-    _Atomic int sleepers;   /* not 0: somebody may sleep */
-    unsigned int contended; /* how often somebody had to wait for it; under the lock */
+    _Atomic int sleepers;           /* not 0: somebody may sleep */
+    _Atomic unsigned int contended; /* how often somebody had to wait for it; written under the lock */
+    bool patient; /* who waits lets the others do much, if they want it often; never changes */
 };
 
 void ull__lock_slowly(struct ull__lock *lock);
@@ -24,7 +29,8 @@ static inline void ull__lock(struct ull__lock *lock)
     if (!atomic_compare_exchange_strong_explicit(&lock->taken, &expected, 1, memory_order_acquire,
                                                  memory_order_relaxed)) {
         ull__lock_slowly(lock);
-        lock->contended++;
+        unsigned int contended = atomic_load_explicit(&lock->contended, memory_order_relaxed);
+        atomic_store_explicit(&lock->contended, contended + 1, memory_order_relaxed);
     }
 }
 

@@ -116,7 +116,7 @@ enum {
     ULL_REVIEW = 64 * ULL_SAMPLE,
     ULL_FRONTS = 16
 };
-enum { ULL_CONTENDED = 16, ULL_LINE = 64 };
+enum { ULL_LINE = 64 };
 
 /* See front.c. Under its own lock, but for what is said. */
 struct ull__front {
