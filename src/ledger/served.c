@@ -15,7 +15,8 @@
 #include "layout.h"
 #include "member_private.h"
 
-enum { PID_BITS = 24, ONE_ANSWER = 2 };
+/* Who waits already waits for a daemon that is started again for longer than one that begins to. */
+enum { PID_BITS = 24, ONE_ANSWER = 2, COMES_BACK_MS = 15000 };
 #define MS 1000000ull
 #define LONGEST_WAIT_NS (3600 * 1000 * MS) /* should a daemon live and never answer */
 
@@ -46,10 +47,15 @@ uint32_t ull__ledger_served(struct ull__ledger *ledger)
                : 0;
 }
 
-bool ull__file_is_served(const struct ull__ledger_file *file)
+static bool served_lately(const struct ull__ledger_file *file, uint64_t ms)
 {
     uint64_t word = atomic_load_explicit(&file->served, memory_order_relaxed);
-    return word != 0 && (word >> PID_BITS) + ULL_SERVED_MS > ull__monotonic_ns() / MS;
+    return word != 0 && (word >> PID_BITS) + ms > ull__monotonic_ns() / MS;
+}
+
+bool ull__file_is_served(const struct ull__ledger_file *file)
+{
+    return served_lately(file, ULL_SERVED_MS);
 }
 
 bool ull__ledger_set_soft(struct ull__ledger *ledger, int device, uint64_t bytes)
@@ -125,8 +131,8 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
     struct ull__ledger_file *file = link->ledger->file;
     struct ull__slot *slot = &file->slots[link->slot];
     const struct timespec moment = {.tv_nsec = 100 * (long)MS};
-    if (!ull__file_is_served(file) || want->waited_ns > LONGEST_WAIT_NS ||
-        !budgets_allow(member, device, bytes))
+    if (!served_lately(file, want->posted ? COMES_BACK_MS : ULL_SERVED_MS) ||
+        want->waited_ns > LONGEST_WAIT_NS || !budgets_allow(member, device, bytes))
         return false;
     if (!want->posted)
         post(link, want, device, bytes);
@@ -136,7 +142,7 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
         syscall(SYS_futex, &slot->answers, FUTEX_WAIT, want->answers, &moment, NULL, 0);
         /* On its way to the host, or there: the next attempt comes when it is back. */
         ull__ledger_commanded(link->ledger, &wanted);
-        if (wanted == ULL_WANT_MOVED_OUT && ull__file_is_served(file)) {
+        if (wanted == ULL_WANT_MOVED_OUT && served_lately(file, COMES_BACK_MS)) {
             tenth = 0;
             continue;
         }
@@ -147,7 +153,7 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
         want->answers = answers;
         return denials == 0 || (int32_t)(denials - want->began) <= 0;
     }
-    return ull__file_is_served(file);
+    return served_lately(file, COMES_BACK_MS);
 }
 
 void ull__member_want_over(struct ull__member *member, struct ull__want *want)

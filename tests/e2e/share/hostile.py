@@ -84,7 +84,7 @@ def many():
     return len(held) > 100
 
 
-malformed(int(os.environ.get("ULLAGE_MALFORMED", "10000")))
+malformed(int(os.environ.get("MALFORMED", "10000")))
 print("malformed", "alive" if alive() else "dead")
 slow_reader()
 print("slow", "alive" if alive() else "dead")

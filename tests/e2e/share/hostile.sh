@@ -17,14 +17,14 @@ printf '%s\n' "listen = 127.0.0.1:$port" "token_file = $T/token" "history = $T/h
 start_daemon
 page=http://127.0.0.1:$port
 
-spawn "$ULLAGE" run -q -m 300MiB --request 100MiB --name 'a "job\' -- "$GUEST" init device 0 alloc 100MiB touch "$T/a" hold
+spawn "$ULLAGE" run -q -m 300MiB --request 100MiB --name 'a "job\q' -- "$GUEST" init device 0 alloc 100MiB touch "$T/a" hold
 wait_for 10 test -e "$T/a"
 id=$(ps_json "d['jobs'][0]['id']")
 
 # --- hostile
 is "10,000 malformed messages, one that does not read, too many connections" \
     "$(python3 "$here/hostile.py" "$ULLAGE_SOCKET" 2>&1 | tr '\n' ' ')" "malformed alive slow alive many alive "
-is "the job is served all the time" "$(job_value 'a "job\\' state)" running
+is "the job is served all the time" "$(job_value 'a "job\\q' state)" running
 
 # --- the page
 get() { curl -s -o "$T/body" -w '%{http_code}' "$@"; }
@@ -34,16 +34,16 @@ check "the metrics show the job" wait_for 10 shows
 check "they are as the format says" python3 "$here/web.py" check "$T/metrics"
 check "the dashboard asks for what there is" python3 "$here/web.py" dashboard "$here/../../../examples/grafana/ullage.json" "$T/metrics"
 is "the page is there" "$(get "$page/") $(grep -c '<title>ullage' "$T/body")" "200 1"
-is "the state in JSON" "$(get "$page/api/state") $(json "d['jobs'][0]['name']" "$T/body")" '200 a "job\'
+is "the state in JSON" "$(get "$page/api/state") $(json "d['jobs'][0]['name']" "$T/body")" '200 a "job\q'
 is "nobody acts without the token" "$(get -X POST "$page/api/suspend?job=$id")" 401
 is "nor with another" "$(get -X POST -H 'Authorization: Bearer a-secret-tokex' "$page/api/suspend?job=$id")" 401
 is "nor by GET" "$(get -H 'Authorization: Bearer a-secret-token' "$page/api/suspend?job=$id")" 405
 is "nor under another name of this host" "$(get -H 'Host: example.org' "$page/metrics")" 421
 is "with it a job is suspended" "$(get -X POST -H 'Authorization: Bearer a-secret-token' "$page/api/suspend?job=$id")" 202
-check "and then it is" wait_for 10 is_state 'a "job\\' suspended
+check "and then it is" wait_for 10 is_state 'a "job\\q' suspended
 is "an unknown job" "$(get -X POST -H 'Authorization: Bearer a-secret-token' "$page/api/resume?job=none")" 404
 is "it is resumed" "$(get -X POST -H 'Authorization: Bearer a-secret-token' "$page/api/resume?job=$id")" 202
-check "and then it is" wait_for 10 is_state 'a "job\\' running
+check "and then it is" wait_for 10 is_state 'a "job\\q' running
 # shellcheck disable=SC2317 # by wait_for
 past() { [ "$(get "$page/api/history?seconds=600") $(json "len(d) > 0" "$T/body")" = "200 true" ]; }
 check "the past is kept" wait_for 15 past

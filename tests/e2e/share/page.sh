@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 #
-# The daemon's page in a browser. ULLAGE_PICTURES names a folder to keep its pictures in.
+# The daemon's page in a browser. PICTURES names a folder to keep its pictures in.
 #
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -18,7 +18,7 @@ spawn "$ULLAGE" run -q -m 500MiB --request 100MiB --name 'training <b>1</b>' -- 
 wait_for 10 test -e "$T/a"
 CODE=0
 said=$(env -u LD_LIBRARY_PATH python3 "$(dirname "${BASH_SOURCE[0]}")/page.py" "http://127.0.0.1:$port/" \
-    a-secret-token "${ULLAGE_PICTURES:-$T}" 2>&1) || CODE=$?
+    a-secret-token "${PICTURES:-$T}" 2>&1) || CODE=$?
 if [ "$CODE" = 77 ]; then
     skip "the page" "$said"
     done_testing
