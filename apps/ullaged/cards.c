@@ -34,11 +34,12 @@ static void *run(void *data)
     return NULL;
 }
 
+/* Where NVML does not tell, the first attempt will. */
 static bool driver_can_checkpoint(const struct machine *machine)
 {
     int version = 0;
-    return machine->has_nvml && machine->nvml.call.nvmlSystemGetCudaDriverVersion &&
-           machine->nvml.call.nvmlSystemGetCudaDriverVersion(&version) == NVML_SUCCESS &&
+    return !machine->has_nvml || !machine->nvml.call.nvmlSystemGetCudaDriverVersion ||
+           machine->nvml.call.nvmlSystemGetCudaDriverVersion(&version) != NVML_SUCCESS ||
            version >= CUDA_THAT_CAN;
 }
 
