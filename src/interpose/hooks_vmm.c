@@ -265,8 +265,14 @@ static bool retain_virtual(CUmemGenericAllocationHandle *handle, const void *add
 
 CUresult ull__do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
+    CUdeviceptr start;
+    uint64_t bytes;
     if (ull__gates_wanted() && handle && retain_virtual(handle, addr))
         return CUDA_SUCCESS;
+    /* What cuMemAlloc gives out has no handle, and the program shall not see that ours has. */
+    if (unlikely(ull__backing_wanted()) &&
+        ull__backing_find((CUdeviceptr)(uintptr_t)addr, &start, &bytes, NULL))
+        return CUDA_ERROR_INVALID_VALUE;
     CUresult result = ull__driver->cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&books.lock);

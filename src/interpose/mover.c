@@ -73,6 +73,13 @@ static bool overtaken(void *unused)
     return ull__member_asked(mover.member) != mover.wanted;
 }
 
+/* While the devices do not come to rest: what is in the way is told, so that who asked can say it. */
+static bool given_up(void *why)
+{
+    tell(false, why);
+    return overtaken(NULL);
+}
+
 /* --- what forbids it --------------------------------------------------------------------------------------- */
 
 static bool device_file_open(const char *name, char why[ULL_TROUBLE_TEXT])
@@ -158,7 +165,7 @@ static void move_out(void)
     }
     mover.residency = ULL_MOVING_OUT;
     tell(false, NULL);
-    if (!ull__come_to_rest(now_ns() + REST_S * 1000000000ull, overtaken, NULL, why)) {
+    if (!ull__come_to_rest(now_ns() + REST_S * 1000000000ull, given_up, why, why)) {
         mover.residency = ULL_RESIDENT;
         tell(true, why);
         return;
@@ -167,7 +174,12 @@ static void move_out(void)
     bool good = host_has(mover.eviction.total, why) && ull__evict(&mover.eviction, why);
     if (!good) {
         char also[ULL_TROUBLE_TEXT];
-        ull__restore(&mover.eviction, also);
+        if (!ull__restore(&mover.eviction, also)) {
+            /* Somebody has the room by now. The program must not run without its memory: it stays out. */
+            mover.residency = ULL_MOVED_OUT;
+            tell(true, also);
+            return;
+        }
         mover.residency = ULL_RESIDENT;
         ull__go_on();
         tell(true, why);

@@ -96,8 +96,7 @@ static void write_report(struct ull__slot *slot, const struct ull__residency_rep
     }
     atomic_store(&slot->to_move_bytes, report->to_move_bytes);
     atomic_store(&slot->moved_bytes, report->moved_bytes);
-    if (report->done)
-        write_trouble(slot, report->trouble);
+    write_trouble(slot, report->trouble);
     atomic_store(&slot->residency, report->residency);
     if (report->done) /* last: whoever waits for it finds the rest */
         atomic_store(&slot->done, report->done);

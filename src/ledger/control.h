@@ -57,7 +57,7 @@ struct ull__residency_report {
     uint64_t moved_bytes, to_move_bytes;
     uint64_t evicted_bytes[ULL_MAX_DEVICES];
     uint64_t done;       /* number of a command; 0: the last one that was reported stays */
-    const char *trouble; /* why it was refused, NULL: it was not */
+    const char *trouble; /* why it was refused, or what is in its way so far; or NULL */
 };
 /* For a process that is not gated, by whoever moves it. False if the place is another's by now. */
 bool ull__ledger_report(struct ull__ledger *ledger, int slot, uint32_t pid,

@@ -168,7 +168,7 @@ struct ull__process_view {
     uint64_t evicted_bytes[ULL_MAX_DEVICES]; /* of what is held: in host memory now */
     uint64_t spilled_bytes[ULL_MAX_DEVICES]; /* in host memory from the start, not in held */
     uint64_t want_bytes[ULL_MAX_DEVICES];    /* allocations that wait for room */
-    char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or "" */
+    char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or what is in its way; or "" */
 };
 
 struct ull__account_view {

@@ -135,6 +135,18 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
     return ULL_OK;
 }
 
+/* Who did not answer says meanwhile what is in its way, if it knows. */
+static ull_status fail_in_time(const struct move *move, struct ull_error *err)
+{
+    struct ull__process_view process;
+    for (int slot = 0; next_process(move->ledger, &slot, &process); slot++)
+        if (process.gated && process.done < move->number && process.trouble[0])
+            return ull__fail(err, ULL_E_SYSTEM, "process %u (%s) did not come to rest in %u s: %s",
+                             process.pid, process.command, move->options->timeout_s, process.trouble);
+    return ull__fail(err, ULL_E_SYSTEM, "some of its processes did not answer in %u s",
+                     move->options->timeout_s);
+}
+
 static ull_status wait_for_gated(struct move *move, struct ull_error *err)
 {
     uint64_t until = cli_monotonic_ns() + move->options->timeout_s * 1000000000ull;
@@ -151,8 +163,7 @@ static ull_status wait_for_gated(struct move *move, struct ull_error *err)
             until = cli_monotonic_ns() + move->options->timeout_s * 1000000000ull;
         moved = move->progress.moved_bytes;
         if (cli_monotonic_ns() > until)
-            return ull__fail(err, ULL_E_SYSTEM, "some of its processes did not answer in %u s",
-                             move->options->timeout_s);
+            return fail_in_time(move, err);
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
     }
 }
