@@ -3,8 +3,8 @@
  * `ullage run` around it and takes the difference.
  *
  * Prints one JSON object of nanoseconds: per allocation and per free (with 1,000 live, half of them
- * below 1 MiB), per cuMemGetInfo, per cuGetProcAddress, and from the start of main to the end of the
- * first cuInit.
+ * below 1 MiB), per cuMemGetInfo, per cuGetProcAddress, per cuLaunchKernel as cuGetProcAddress gives it out, and
+ * from the start of main to the end of the first cuInit.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,7 +13,10 @@
 
 #include "cuda_api.h"
 
-enum { LIVE = 1000, ROUNDS = 300, LOOKUPS = 200000 };
+enum { LIVE = 1000, ROUNDS = 300, LOOKUPS = 200000, LAUNCHES = 2000000 };
+
+typedef CUresult launch_fn(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                           unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
 
 static double now_ns(void)
 {
@@ -84,9 +87,17 @@ int main(void)
     for (int i = 0; i < LOOKUPS; i++)
         look_up("cuMemAlloc", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found);
     double look_up_ns = now_ns() - t0;
+    launch_fn *launch;
+    check(look_up("cuLaunchKernel", &address, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found),
+          "cuGetProcAddress");
+    *(void **)&launch = address;
+    t0 = now_ns();
+    for (int i = 0; i < LAUNCHES; i++)
+        launch(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+    double launch_ns = now_ns() - t0;
     printf("{\"alloc\": %.1f, \"free\": %.1f, \"mem_get_info\": %.1f, \"get_proc_address\": %.1f, "
-           "\"init\": %.0f}\n",
+           "\"launch\": %.1f, \"init\": %.0f}\n",
            alloc_ns / (LIVE * ROUNDS), free_ns / (LIVE * ROUNDS), info_ns / LOOKUPS,
-           look_up_ns / LOOKUPS, init_ns);
+           look_up_ns / LOOKUPS, launch_ns / LAUNCHES, init_ns);
     return 0;
 }

@@ -3,7 +3,7 @@
 #
 #   bench/interpose.sh [BUILD_DIR] [ROUNDS]
 #
-# Free, held and recorded runs (with call stacks too) take turns; medians, the range, and their differences are
+# Free, held, gated (--suspendable) and recorded runs (with call stacks too) take turns; medians, the range, and their differences are
 # printed, then one line of JSON with commit and machine.
 set -eu
 build=$(cd "${1:-build/release}" && pwd)
@@ -16,6 +16,7 @@ export ULLAGE_FAKE_STATE=$state/cards ULLAGE_FAKE_GPUS=16TiB ULLAGE_SHM_DIR=$sta
 for _ in $(seq "$rounds"); do
     echo "free $("$build/bench/bench_interpose")"
     echo "held $("$build/ullage" run -q -m 100% -- "$build/bench/bench_interpose")"
+    echo "gated $("$build/ullage" run -q -m 100% --suspendable -- "$build/bench/bench_interpose")"
     echo "recorded $("$build/ullage" run -q -m 100% --record "$state/record" -- "$build/bench/bench_interpose")"
     echo "stacks $("$build/ullage" run -q -m 100% --record "$state/stacks" --stacks -- "$build/bench/bench_interpose")"
 done >"$state/calls"
@@ -48,12 +49,19 @@ for line in open(calls):
 for line in open(starts):
     name, value = line.split()
     times.setdefault("start_of_a_program", {}).setdefault(name, []).append(float(value))
-result = {**where.facts(), "added_ns": {}, "recording_adds_ns": {}, "stacks_add_ns": {}}
+result = {**where.facts(), "added_ns": {}, "gate_adds_ns": {}, "recording_adds_ns": {}, "stacks_add_ns": {}}
 print(f"{'nanoseconds':20} {'free':>10} {'held':>10} {'added':>10}   range of held")
 for key, both in times.items():
     free, held = statistics.median(both["free"]), statistics.median(both["held"])
     result["added_ns"][key] = round(held - free, 1)
     print(f"{key:20} {free:10.1f} {held:10.1f} {held - free:10.1f}   {min(both['held']):.1f} to {max(both['held']):.1f}")
+print(f"{'nanoseconds':20} {'held':>10} {'gated':>10} {'added':>10}   range of gated")
+for key, each in times.items():
+    if "gated" not in each:
+        continue
+    held, gated = statistics.median(each["held"]), statistics.median(each["gated"])
+    result["gate_adds_ns"][key] = round(gated - held, 1)
+    print(f"{key:20} {held:10.1f} {gated:10.1f} {gated - held:10.1f}   {min(each['gated']):.1f} to {max(each['gated']):.1f}")
 print(f"{'nanoseconds':20} {'held':>10} {'recorded':>10} {'added':>10} {'stacks':>10} {'added':>10}")
 for key, both in times.items():
     if "recorded" not in both:

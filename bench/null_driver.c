@@ -31,7 +31,22 @@ ull_fn_cuCtxGetDevice cuCtxGetDevice EXPORT;
 ull_fn_cuMemAlloc_v2 cuMemAlloc_v2 EXPORT;
 ull_fn_cuMemFree_v2 cuMemFree_v2 EXPORT;
 ull_fn_cuMemGetInfo_v2 cuMemGetInfo_v2 EXPORT;
+ull_fn_cuMemGetAllocationGranularity cuMemGetAllocationGranularity EXPORT;
+ull_fn_cuMemAddressReserve cuMemAddressReserve EXPORT;
+ull_fn_cuMemAddressFree cuMemAddressFree EXPORT;
+ull_fn_cuMemCreate cuMemCreate EXPORT;
+ull_fn_cuMemRelease cuMemRelease EXPORT;
+ull_fn_cuMemMap cuMemMap EXPORT;
+ull_fn_cuMemUnmap cuMemUnmap EXPORT;
+ull_fn_cuMemSetAccess cuMemSetAccess EXPORT;
+ull_fn_cuCtxSynchronize cuCtxSynchronize EXPORT;
 ull_fn_cuGetProcAddress_v2 cuGetProcAddress_v2 EXPORT;
+
+/* A launch has no hook and so no type of its own. */
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                               unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                               unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                               void **params, void **extra);
 
 CUresult cuInit(unsigned int flags)
 {
@@ -122,12 +137,94 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     return CUDA_SUCCESS;
 }
 
+/* --- what --suspendable serves allocations from --- */
+
+CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *bytes = PAGE;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr hint,
+                             unsigned long long flags)
+{
+    (void)alignment;
+    (void)hint;
+    (void)flags;
+    *ptr = atomic_fetch_add(&next_page, (size + PAGE - 1) & ~(PAGE - 1));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    (void)ptr;
+    (void)size;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
+                     const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    static _Atomic uint64_t last;
+    (void)size;
+    (void)prop;
+    (void)flags;
+    *handle = atomic_fetch_add(&last, 1) + 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    (void)handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    (void)ptr, (void)size, (void)offset, (void)handle, (void)flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    (void)ptr;
+    (void)size;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+    (void)ptr, (void)size, (void)desc, (void)count;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+                        unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                        unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+                        void **params, void **extra)
+{
+    (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y;
+    (void)block_z, (void)shared_bytes, (void)stream, (void)params, (void)extra;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *found)
 {
     (void)version;
     (void)flags;
-    *pfn = strcmp(symbol, "cuMemAlloc") == 0 ? (void *)cuMemAlloc_v2 : NULL;
+    *pfn = strcmp(symbol, "cuMemAlloc") == 0       ? (void *)cuMemAlloc_v2
+           : strcmp(symbol, "cuLaunchKernel") == 0 ? (void *)cuLaunchKernel
+                                                   : NULL;
     *found = *pfn ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return CUDA_SUCCESS;
 }
