@@ -7,6 +7,7 @@
  *   rounds N MS         kernels, memsets and copies over the blocks, two streams with events; MS between two
  *   churn N MS          blocks of any size come and go   small N MS     the same, 4 KiB and less
  *   async N MS          blocks ordered by a stream
+ *   verify              blocks hold what they were filled with      launches N    what a launch takes
  *   pointers            what the driver says of the newest block's addresses
  *   capture FILE MODE   begins a capture, waits for FILE, ends it; the graph is kept
  *   replay N MS         launches it                      threads N FILE launch until FILE exists, then count
@@ -35,6 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +252,7 @@ int main(int argc, char **argv)
 {
     self = argv[0];
     (void)argc;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody waits for the half of a pair for ever */
     interpret(argv + 1);
     return 0;
 }

@@ -18,7 +18,8 @@ enum { FAILED = 90 };
 
 struct block {
     CUdeviceptr at;
-    size_t bytes; /* of whole 32-bit words */
+    size_t bytes;   /* of whole 32-bit words */
+    uint32_t value; /* of every word, at first */
 };
 
 struct worker {

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "worker.h"
 
@@ -53,7 +54,8 @@ void block_new(size_t bytes)
     struct block *block = &worker.blocks[worker.count];
     block->bytes = bytes < 4 ? 4 : bytes / 4 * 4;
     CU(cuMemAlloc(&block->at, block->bytes));
-    launch_words(worker.fill, worker.stream[0], block->at, block->bytes / 4, (uint32_t)any(1u << 31));
+    block->value = (uint32_t)any(1u << 31);
+    launch_words(worker.fill, worker.stream[0], block->at, block->bytes / 4, block->value);
     worker.count++;
 }
 
@@ -161,6 +163,41 @@ static void ordered_by_stream(long count, long ms)
     CU(cuStreamSynchronize(s));
 }
 
+/* For many bytes, of which nothing but the kernel that filled them has written any. */
+static void verify(void)
+{
+    void *pinned;
+    long wrong = 0;
+    CU(cuMemHostAlloc(&pinned, PIECE, 0));
+    for (size_t i = 0; i < worker.count; i++)
+        for (size_t done = 0; done < worker.blocks[i].bytes; done += PIECE) {
+            const struct block *block = &worker.blocks[i];
+            size_t n = block->bytes - done < PIECE ? block->bytes - done : PIECE;
+            CU(cuMemcpyDtoH(pinned, block->at + done, n));
+            wrong += memcmp(pinned, &block->value, 4) != 0 ||
+                     memcmp(pinned, (char *)pinned + 4, n - 4) != 0;
+        }
+    CU(cuMemFreeHost(pinned));
+    tell("wrong %ld", wrong);
+}
+
+/* Launches that do nothing, one after the other. */
+static void time_launches(long count)
+{
+    unsigned long long none = 0;
+    void *params[] = {&none};
+    struct timespec before, after;
+    CU(cuCtxSynchronize());
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    for (long i = 0; i < count; i++)
+        CU(cuLaunchKernel(worker.spin, 1, 1, 1, 1, 1, 1, 0, worker.stream[0], params, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    CU(cuCtxSynchronize());
+    tell("launch_ns %.1f",
+         ((double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec)) /
+             (double)count);
+}
+
 static long long number(CUpointer_attribute what, CUdeviceptr at, CUresult *result)
 {
     long long value = 0;
@@ -238,6 +275,11 @@ bool rounds_word(const char *word, char ***at)
     } else if (strcmp(word, "async") == 0) {
         ordered_by_stream(atol(words[0]), atol(words[1]));
         *at += 2;
+    } else if (strcmp(word, "launches") == 0) {
+        time_launches(atol(words[0]));
+        *at += 1;
+    } else if (strcmp(word, "verify") == 0) {
+        verify();
     } else if (strcmp(word, "pointers") == 0) {
         show_pointers();
     } else {
