@@ -1,0 +1,276 @@
+#!/usr/bin/env bash
+# Suspension on a real card: the scenes of the guest `worker`, unmodified PyTorch, what swapping takes beside the
+# driver's own checkpoint, what the gate costs, and two trainings that alternate on a card too small for both.
+# Exit 0 if all checks passed.
+#
+#   tests/gpu/run_suspend.sh [OUTPUT_DIR [PART...]]     on a machine with a GPU and PyTorch
+#
+# Parts, in this order, all of them if none is named; seconds on an H200: scenes 45, swap 90, gate 10, training 90,
+# alternate 90, graph 10, ipc 30.
+#
+# BUILD names a build that is there already, with tests; else build/gpu is made. LIMIT: no new part begins after so
+# many seconds (default 400).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+out=${1:-build/gpu-results}
+build=${BUILD:-build/gpu}
+limit=${LIMIT:-400}
+parts=" ${*:2} "
+mkdir -p "$out"
+passed=0
+failed=0
+
+say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
+check() { # check NAME CONDITION...: the rest is a command
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        echo "ok: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+    fi
+}
+part() { # NAME TITLE: is it this one's turn?
+    [ "$parts" = "  " ] || [[ $parts == *" $1 "* ]] || return 1
+    say "$2"
+    [ "$SECONDS" -lt "$limit" ] || { echo "left out: no time"; false; }
+}
+
+say "build"
+if ! [ -e "$build/ullage" ]; then
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$out/build-suspend.log" 2>&1 &&
+        cmake --build "$build" -j "$(nproc)" --target ullage worker suspend_facts >>"$out/build-suspend.log" 2>&1
+fi
+check "builds here" [ -e "$build/ullage" ] || { tail -n 20 "$out/build-suspend.log"; exit 1; }
+build=$(cd "$build" && pwd)
+ullage=$build/ullage
+worker=$build/tests/e2e/guests/worker
+state=$(mktemp -d -p /dev/shm) # the driver does not pin files of a disk
+trap 'rm -rf "$state"' EXIT
+export ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state CUBLAS_WORKSPACE_CONFIG=:4096:8
+
+say "machine"
+date -u +%Y-%m-%d
+git rev-parse --short HEAD 2>/dev/null
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+
+held_gib() { # JOB
+    "$ullage" ps -o json 2>/dev/null | python3 -c '
+import json, sys
+print(max([v["held_bytes"] >> 20 for j in json.load(sys.stdin)["jobs"] if j["name"] == sys.argv[1] for v in j["devices"]], default=0) / 1024)' "$1"
+}
+used_mib() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -n 1; }
+wait_held() { # JOB GIB: until the job holds so much, 40 s at most
+    local tries=200
+    until python3 -c "import sys; sys.exit(not $(held_gib "$1") >= $2)" || [ $tries = 0 ]; do
+        sleep 0.2
+        tries=$((tries - 1))
+    done
+}
+alive() { kill -0 "$1" 2>/dev/null; }
+
+# --- the guest, scene by scene ----------------------------------------------------------------------------
+
+scene() { # NAME WORD...: alone, then as a job that is suspended four times
+    local name=$1 alone held code suspended=0
+    shift
+    alone=("${@/FILE./$state/$name.alone.}")
+    held=("${@/FILE./$state/$name.held.}")
+    timeout 60 "$worker" "${alone[@]}" >"$out/$name.alone" 2>&1
+    timeout 90 "$ullage" run -q -m 100GiB --suspendable --name "$name" -- "$worker" "${held[@]}" \
+        >"$out/$name.held" 2>"$out/$name.err" &
+    local job=$!
+    while alive $job && [ $suspended -lt 4 ]; do
+        sleep 0.3
+        timeout 40 "$ullage" suspend -q "$name" 2>>"$out/$name.err" || continue
+        suspended=$((suspended + 1))
+        timeout 40 "$ullage" resume -q "$name" 2>>"$out/$name.err"
+    done
+    wait $job
+    code=$?
+    check "$name: suspended $suspended times, exit code $code, the same to the last bit" \
+        cmp <(sort "$out/$name.alone") <(sort "$out/$name.held")
+    if [ $suspended = 0 ] || [ $code != 0 ]; then
+        echo "   $(head -c 600 "$out/$name.err" | sort -u | tr '\n' ' ')"
+        tail -n 1 "$out/$name.held"
+    fi
+}
+if part scenes "scenes"; then
+    "$worker" init 0 launches 1000 >"$out/first" || { cat "$out/first"; exit 1; } # code is loaded once
+    touch "$state/replay.alone.end" "$state/replay.held.end"
+    scene rounds init 0 alloc 64MiB 20 alloc 5000 50 rounds 600 3 sum
+    scene churn init 0 alloc 1MiB 4 churn 400 3 small 300 2 sum
+    scene async init 0 alloc 1MiB 1 async 60 30 sum
+    scene small init 0 alloc 4KiB 10000 rounds 500 4 sum
+    scene pointers init 0 alloc 5000 3 alloc 3MiB 1 sleep 1500 pointers free 1 pointers
+    scene replay init 0 alloc 1MiB 8 capture FILE.end 0 replay 400 5 sum
+    scene ring spawn init 0 ring FILE.meet 1 150 10 end init 0 ring FILE.meet 0 150 10 join
+    scene ipc spawn init 0 import FILE.meet 150 10 end init 0 alloc 8MiB 3 export FILE.meet join sum
+
+    # An open capture: refused while it is open, and not broken.
+    "$ullage" run -q -m 100GiB --suspendable --name open -- "$worker" init 0 alloc 1MiB 8 capture "$state/open.end" 0 \
+        replay 100 10 sum >"$out/open.txt" 2>&1 &
+    job=$!
+    wait_held open 0.001
+    timeout 20 "$ullage" suspend --timeout 2 open
+    check "an open capture: refused" [ $? = 1 ]
+    touch "$state/open.end"
+    sleep 0.5
+    timeout 20 "$ullage" suspend open
+    check "then it can be suspended" [ $? = 0 ]
+    timeout 20 "$ullage" resume open
+    wait $job
+    "$worker" init 0 alloc 1MiB 8 capture "$state/open.end" 0 replay 100 10 sum >"$out/open.alone"
+    check "and the captured graph replays the same" cmp "$out/open.txt" "$out/open.alone"
+fi
+
+# --- figures ------------------------------------------------------------------------------------------------
+
+swap() { # GIB TIMES OPTION...: blocks of 512 MiB
+    local gib=$1 times=$2 job
+    shift 2
+    rm -f "$state"/swap.*
+    "$ullage" run -q -m 100GiB "$@" --name swap -- "$worker" init 0 alloc 512MiB $((gib * 2)) touch "$state/swap.has" \
+        wait "$state/swap.go" verify >"$out/swap.txt" 2>&1 &
+    job=$!
+    for _ in $(seq 200); do
+        [ -e "$state/swap.has" ] && break
+        sleep 0.1
+    done
+    for _ in $(seq "$times"); do
+        for verb in suspend resume; do
+            echo "$gib GiB ${*:-by the driver} $(timeout 90 "$ullage" $verb swap 2>&1)"
+        done
+    done | tee "$out/swap.line"
+    sed -nE 's/^([0-9]+) GiB (.*) ullage: job swap is (suspended|running again): .* in ([0-9.]+) s.*/\1 \2 \3 \4/p' "$out/swap.line" |
+        awk '{ printf "   %s: %.1f GB/s whole\n", $0, $1 * 1.073741824 / $NF }'
+    touch "$state/swap.go"
+    wait $job
+    check "$gib GiB ${*:-by the driver}: every word is right" grep -q '^wrong 0$' "$out/swap.txt"
+}
+if part swap "swapping"; then
+    swap 8 3 --suspendable
+    swap 8 2
+    swap 32 3 --suspendable
+    swap 32 1
+fi
+
+if part gate "what the gate costs a launch (ns, in turn)"; then
+    for _ in 1 2 3 4 5; do
+        echo "free $("$worker" init 0 launches 200000 | sed 's/launch_ns //')"
+        echo "held $("$ullage" run -q -m 100GiB -- "$worker" init 0 launches 200000 | sed 's/launch_ns //')"
+        echo "gated $("$ullage" run -q -m 100GiB --suspendable -- "$worker" init 0 launches 200000 | sed 's/launch_ns //')"
+    done | tee "$out/launches.txt" | awk '{ n[$1]++; v[$1, n[$1]] = $2 } END { for (k in n) { printf "%s:", k; for (i = 1; i <= n[k]; i++) printf " %s", v[k, i]; print "" } }'
+fi
+
+# --- PyTorch ----------------------------------------------------------------------------------------------
+
+train=(python3 tests/gpu/train.py --steps 200 --width 8192 --batch 8192)
+suspended_training() { # NAME OPTION...
+    local name=$1 suspended=0
+    shift
+    "$ullage" run -m 100GiB "$@" --name "$name" -- "${train[@]}" >"$out/$name.txt" 2>"$out/$name.err" &
+    local job=$!
+    wait_held "$name" 8
+    for _ in 1 2 3; do
+        sleep 1
+        alive $job || break
+        echo "on the card before: $(used_mib) MiB"
+        timeout 60 "$ullage" suspend "$name" && suspended=$((suspended + 1))
+        echo "while suspended: $(used_mib) MiB"
+        timeout 60 "$ullage" resume "$name"
+    done
+    wait $job
+    check "$name: suspended $suspended times, the same losses bit for bit" cmp "$out/free.txt" "$out/$name.txt"
+    [ $suspended = 3 ] || check "$name: three times" false
+    tail -n 3 "$out/$name.err"
+}
+free_losses() { # once
+    [ -s "$out/free.txt" ] || "${train[@]}" >"$out/free.txt" 2>&1
+}
+rm -f "$out/free.txt"
+
+if part training "a training, suspended three times"; then
+    free_losses
+    head -c 120 "$out/free.txt"
+    echo
+    suspended_training gated --suspendable
+    suspended_training by_driver
+fi
+
+# --- two trainings on a card for one --------------------------------------------------------------------------
+
+if part alternate "two trainings alternate"; then
+    free_losses
+    total=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits | head -n 1)
+    need=11 # GiB, as `ullage run` says at its end
+    rm -f "$state"/hog.*
+    "$worker" init 0 alloc 512MiB $(((total / 1024 - need * 3 / 2 - 2) * 2)) touch "$state/hog.has" wait "$state/hog.go" &
+    hog=$!
+    until [ -e "$state/hog.has" ] || ! alive $hog; do sleep 0.1; done
+    echo "a training needs $need GiB; on the card: $(used_mib) of $total MiB"
+    start() { "$ullage" run -m $((need + 4))GiB --suspendable --name "$1" -- "${train[@]}" >"$out/$1.txt" 2>"$out/$1.err" & }
+    start first
+    first=$!
+    wait_held first $((need * 3 / 4))
+    sleep 1
+    timeout 60 "$ullage" suspend first
+    start second
+    second=$!
+    wait_held second $((need * 3 / 4))
+    sleep 1
+    timeout 60 "$ullage" resume first
+    check "both do not fit: the first stays suspended" [ $? = 1 ]
+    turns=0
+    a=second b=first
+    while alive $first && alive $second && [ $turns -lt 12 ]; do
+        timeout 60 "$ullage" suspend $a && timeout 60 "$ullage" resume $b
+        turns=$((turns + 1))
+        c=$a a=$b b=$c
+        sleep 2
+    done
+    while alive $first || alive $second; do # the one that waits has room when the other has ended
+        sleep 1
+        for job in first second; do "$ullage" resume -q $job 2>/dev/null; done
+    done
+    echo "$turns turns"
+    check "the first: the same losses bit for bit" cmp "$out/free.txt" "$out/first.txt"
+    check "the second: the same losses bit for bit" cmp "$out/free.txt" "$out/second.txt"
+    touch "$state/hog.go"
+    wait $hog
+fi
+
+torch_job() { # KIND OPTION...
+    local kind=$1 code
+    shift
+    rm -f "$state/torch.end"
+    timeout -k 5 90 "$ullage" run -q -m 100GiB "$@" --name "torch-$kind" -- \
+        python3 tests/gpu/suspend_torch.py "$kind" "$state/torch.end" >"$out/torch-$kind.txt" 2>&1 &
+    local job=$!
+    for _ in $(seq 200); do
+        [ "$(grep -c ready "$out/torch-$kind.txt")" -ge "$READY" ] && break
+        sleep 0.1
+    done
+    for _ in 1 2; do
+        timeout 30 "$ullage" suspend --timeout 20 "torch-$kind"
+        timeout 30 "$ullage" resume "torch-$kind"
+        sleep 0.2
+    done
+    touch "$state/torch.end"
+    wait $job
+    code=$?
+    check "$kind ${*:-by the driver}: ends well ($(tail -n 1 "$out/torch-$kind.txt"))" [ $code = 0 ]
+}
+if part graph "a captured graph in PyTorch"; then
+    READY=1 torch_job graph --suspendable
+fi
+if part ipc "a tensor of two processes"; then
+    READY=2 torch_job ipc --suspendable
+    READY=2 torch_job ipc
+fi
+
+echo
+echo "$passed passed, $failed failed ($SECONDS s)"
+[ $failed = 0 ]
