@@ -234,6 +234,21 @@ static ull_status check_processes(struct ull__ledger *ledger, struct ull_error *
                            ull__ledger_spec(ledger)->name);
 }
 
+/* All or none: who found no room is out, so the others go out too. */
+static void all_out(struct ull__ledger *ledger, const struct move_options *options,
+                    struct ull_error *err)
+{
+    struct move_options quiet = *options;
+    struct move out = {.ledger = ledger, .options = &quiet, .out = true, .stopped = false};
+    struct ull_error also = {""};
+    quiet.step = NULL;
+    if (carry_out(&out, &also) != ULL_OK && err) {
+        size_t used = strlen(err->message);
+        snprintf(err->message + used, sizeof err->message - used,
+                 "; and some of its processes stay on the card: %.200s", also.message);
+    }
+}
+
 ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *options,
                         struct move_progress *moved, struct ull_error *err)
 {
@@ -252,11 +267,14 @@ ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *o
     }
     struct move back = {.ledger = ledger, .options = options, .stopped = true};
     struct ull_error also = {""};
-    if (carry_out(&back, &also) != ULL_OK && err) {
+    ull_status came = carry_out(&back, &also);
+    if (came != ULL_OK && err) {
         size_t used = strlen(err->message);
         snprintf(err->message + used, sizeof err->message - used,
                  "; and then not all came back: %.200s; try `ullage resume`", also.message);
     }
+    if (came == ULL_E_NO_MEMORY)
+        all_out(ledger, options, err);
     return status;
 }
 
@@ -271,16 +289,7 @@ ull_status job_move_back(struct ull__ledger *ledger, const struct move_options *
         *moved = move.progress;
         return ULL_OK;
     }
-    /* All or none, here too: who found no room is out, so the others go out again. */
-    struct move out = {.ledger = ledger, .options = options, .out = true, .stopped = false};
-    struct move_options quiet = *options;
-    struct ull_error also = {""};
-    quiet.step = NULL;
-    out.options = &quiet;
-    if (status == ULL_E_NO_MEMORY && carry_out(&out, &also) != ULL_OK && err) {
-        size_t used = strlen(err->message);
-        snprintf(err->message + used, sizeof err->message - used,
-                 "; and some of its processes stay on the card: %.200s", also.message);
-    }
+    if (status == ULL_E_NO_MEMORY)
+        all_out(ledger, options, err);
     return status;
 }
