@@ -50,6 +50,7 @@ count_of() { # FILE made by the word `progress`
 # Suspends and resumes at different moments until the job has ended; $SUSPENDED counts, $WRONG tells what was not
 # as it must be.
 MOST=${ULLAGE_TEST_SUSPENSIONS:-6}
+LEAST=1
 suspend_all_the_time() { # NAME [PROGRESS_FILE]
     local before after
     SUSPENDED=0 WRONG=''
@@ -58,8 +59,8 @@ suspend_all_the_time() { # NAME [PROGRESS_FILE]
         [ $SUSPENDED -lt "$MOST" ] || continue
         capture "$ULLAGE" suspend -q "$1"
         if [ "$CODE" -ne 0 ]; then
-            # It may have ended, or not have begun.
-            [[ $ERR =~ 'no job of yours'|'holds memory of a GPU' ]] || WRONG+="suspend: $ERR; "
+            # It may have ended, or not have begun; a ring may not come to rest in its time.
+            [[ $ERR =~ 'no job of yours'|'holds memory of a GPU'|'it was stopped' ]] || WRONG+="suspend: $ERR; "
             continue
         fi
         only_what_stays "$1" || WRONG+="on the card there are $STAYS; "
@@ -70,14 +71,18 @@ suspend_all_the_time() { # NAME [PROGRESS_FILE]
             [ "$before" = "$after" ] || WRONG+="$((after - before)) launches while it was suspended; "
         fi
         SUSPENDED=$((SUSPENDED + 1))
+        [ $SUSPENDED -lt "$LEAST" ] || touch "$T/$1.held.go"
         capture "$ULLAGE" resume -q "$1"
         [ "$CODE" -eq 0 ] || [[ $ERR =~ 'no job of yours' ]] || WRONG+="resume: $ERR; "
     done
 }
 
-# scene NAME LEAST WORD...: "FILE." in the words is a file of this run. Suspended LEAST times or more.
+# scene NAME LEAST WORD...: "FILE." in the words is a file of this run; FILE.go is there when it was suspended LEAST
+# times, which it must be.
 scene() {
     local name=$1 least=$2 alone=() held=() word
+    LEAST=$least
+    touch "$T/$name.alone.go"
     shift 2
     for word in "$@"; do
         alone+=("${word/FILE./$T/$name.alone.}")

@@ -8,10 +8,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB,6GiB
 
-scene rounds 2 progress FILE.progress init 0 alloc 1MiB 6 alloc 5000 10 alloc 5MiB 1 rounds 300 5 sum
-scene churn 2 init 0 alloc 1MiB 2 churn 200 5 small 200 2 sum
-scene async 2 init 0 alloc 1MiB 1 async 40 40 sum
-scene peer 2 init 0 peer 150 20 sum
+scene rounds 2 progress FILE.progress init 0 alloc 1MiB 6 alloc 5000 10 alloc 5MiB 1 rounds 200 5 wait FILE.go rounds 100 5 sum
+scene churn 2 init 0 alloc 1MiB 2 churn 200 5 wait FILE.go small 200 2 sum
+scene async 2 init 0 alloc 1MiB 1 async 30 40 wait FILE.go async 10 5 sum
+scene peer 2 init 0 peer 80 20 wait FILE.go peer 20 5 sum
 
 # Threads that launch all the time: every launch runs once, none while the job is suspended.
 start_job threads progress "$T/threads" init 0 threads 2 "$T/enough"
