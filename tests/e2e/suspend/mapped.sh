@@ -41,7 +41,7 @@ spawn "$ULLAGE" run -q -m 2GiB --suspendable --name mapped -- "$WORKER" "${words
 job=$PID
 wait_for 10 test -e "$T/mapped"
 "$ULLAGE" suspend -q mapped
-spawn "$ULLAGE" run -q -m 6GiB --name other -- "$GUEST" init device 0 alloc 5800MiB touch "$T/other" wait "$T/leave"
+spawn "$GUEST" init device 0 alloc 5800MiB touch "$T/other" wait "$T/leave"
 wait_for 10 test -e "$T/other"
 capture "$ULLAGE" resume mapped
 is "no room: it stays suspended" "$CODE $(job_value mapped state)" "1 suspended"

@@ -69,6 +69,22 @@ wait_for 10 test -e "$T/two.c"
 is "and can be had again" "$(grep '^second: alloc' "$T/$two.out" | tail -n 1) $(job_value two spilled_bytes)" \
     "second: alloc 0 $((62 * MIB))"
 
+# What was spilled stays where it is while the rest is moved.
+cards 6GiB
+words=(init 0 alloc 60M 3 alloc 100K 50 touch "$T/words" rounds 100)
+run -q -m 2GiB -- "$GUESTS/worker" "${words[@]}" 0 sum
+wanted=$OUT
+rm "$T/words"
+spawn "$ULLAGE" run -q -m 260MiB --spill 1GiB --suspendable --name both -- "$GUESTS/worker" "${words[@]}" 20 sum
+both=$PID
+wait_for 10 test -e "$T/words"
+capture "$ULLAGE" suspend both
+is "a job that spills is suspended" "$CODE $(job_value both state)" "0 suspended"
+is "what it spilled stays" "$(job_value both spilled_bytes) $(job_value both evicted_bytes)" "$((60 * MIB)) $((126 * MIB))"
+check "it goes on" "$ULLAGE" resume -q both
+wait_for 20 gone "$both"
+is "with the same sum" "$(cat "$T/$both.out")" "$wanted"
+
 run -m 1GiB --spill 3X -- true
 is "a bad size" "$CODE" 2
 like "it says which" "$ERR" "3X.*--spill on the command line"
