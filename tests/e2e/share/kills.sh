@@ -32,14 +32,14 @@ for round in $(seq "$rounds"); do
     done
     sleep "0.$((RANDOM % 9))"
     case $((RANDOM % 4)) in
-    0) kill -KILL "${jobs[RANDOM % 3]}" ;;
+    0) kill -KILL "${jobs[RANDOM % 3]}" 2>/dev/null ;;
     1) pkill -KILL -n -f "$GUESTS/share 4 80MiB 5" ;;
     2)
         kill -KILL "$DAEMON"
         start_daemon
         ;;
     3) # all at once
-        kill -KILL "$DAEMON" "${jobs[@]}"
+        kill -KILL "$DAEMON" "${jobs[@]}" 2>/dev/null
         start_daemon
         ;;
     esac
