@@ -243,7 +243,8 @@ static bool drain(void)
     return (ring.out || ull__driver->cuStreamSynchronize(ring.stream) == CUDA_SUCCESS) && good;
 }
 
-static bool copy_piece(const struct ull__piece *piece)
+/* Begins all chunks of a piece; they are where they shall be after the next drain. */
+static bool send_piece(const struct ull__piece *piece)
 {
     for (uint64_t at = 0; at < piece->bytes; at += BUFFER_BYTES) {
         uint64_t left = piece->bytes - at;
@@ -251,7 +252,12 @@ static bool copy_piece(const struct ull__piece *piece)
                         left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES))
             return false;
     }
-    return drain();
+    return true;
+}
+
+static bool copy_piece(const struct ull__piece *piece)
+{
+    return send_piece(piece) && drain();
 }
 
 /* --- devices ----------------------------------------------------------------------------------------------- */
@@ -314,10 +320,55 @@ static void release(struct ull__piece *piece)
     piece->handle = 0;
 }
 
+/*
+ * Pieces whose chunks are on their way out, so that the device goes on with the next while threads still copy the
+ * last. Each has at least one chunk, so no more are on their way than there are buffers.
+ */
+enum { LEAVING = MOST_BUFFERS + 2 };
+struct leaving {
+    struct ull__piece *piece[LEAVING];
+    uint64_t end[LEAVING]; /* chunks begun when the piece was */
+    size_t first, last;
+};
+
+/* Lets go of pieces whose last chunk is on the host: its buffer was used again since, or all was drained. */
+static void let_go(struct ull__eviction *eviction, struct leaving *leaving, bool drained)
+{
+    for (; leaving->first < leaving->last; leaving->first++) {
+        size_t at = leaving->first % LEAVING;
+        struct ull__piece *piece = leaving->piece[at];
+        if (!drained && ring.next < leaving->end[at] + (uint64_t)ring.count)
+            return;
+        release(piece);
+        eviction->moved += piece->bytes;
+        eviction->by_ordinal[piece->ordinal] += piece->bytes;
+        eviction->progress(eviction);
+    }
+}
+
+static bool send_out(struct ull__eviction *eviction, struct leaving *leaving,
+                     struct ull__piece *piece, unsigned char *host)
+{
+    if (leaving->last - leaving->first == LEAVING) {
+        if (!drain())
+            return false;
+        let_go(eviction, leaving, true);
+    }
+    piece->host = host;
+    leaving->piece[leaving->last % LEAVING] = piece;
+    leaving->end[leaving->last++ % LEAVING] = UINT64_MAX - MOST_BUFFERS; /* not yet */
+    if (!send_piece(piece))
+        return false;
+    leaving->end[(leaving->last - 1) % LEAVING] = ring.next;
+    let_go(eviction, leaving, false);
+    return true;
+}
+
 static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned char **host,
                          char why[ULL_TROUBLE_TEXT])
 {
-    bool opened = false, good = true;
+    struct leaving leaving = {.first = 0};
+    bool opened = false, good = true, copied = true;
     for (size_t i = 0; i < item_count && good; i++) {
         struct ull__piece *piece = items[i];
         if (piece->ordinal != ordinal || piece->host)
@@ -328,18 +379,19 @@ static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned c
             good = fail(why, "it was cancelled");
             break;
         }
-        piece->host = *host;
-        if (!copy_piece(piece)) {
-            piece->host = NULL;
+        copied = send_out(eviction, &leaving, piece, *host);
+        if (!copied)
             good = fail(why, "the device could not copy");
-            break;
-        }
         *host += piece->bytes;
-        release(piece);
-        eviction->moved += piece->bytes;
-        eviction->by_ordinal[ordinal] += piece->bytes;
-        eviction->progress(eviction);
     }
+    if (opened && !drain() && copied) {
+        copied = false;
+        good = fail(why, "the device could not copy");
+    }
+    if (copied)
+        let_go(eviction, &leaving, true);
+    for (; leaving.first < leaving.last; leaving.first++) /* these never left */
+        leaving.piece[leaving.first % LEAVING]->host = NULL;
     if (opened)
         ring_close();
     return good;
