@@ -39,7 +39,11 @@ is 'each with its end' "$(of 'len({e["process"] for e in K("end")})')" 3
 
 run -q --record "$T/record" --stacks -- "$GUEST" ctx alloc 64MiB alloc 64MiB free
 is 'stacks with --stacks' "$(of 'all(any("guest" in f[0] and f[1].endswith("/guest") for f in e["stack"]) for e in E)')" true
-is 'ours are not in them' "$(of 'any("ullage-preload" in f[1] for e in E for f in e["stack"])')" false
+if [ -n "$SANITIZED" ]; then
+    skip 'ours are not in them' 'the sanitizer stands between them and the call'
+else
+    is 'ours are not in them' "$(of 'any("ullage-preload" in f[1] for e in E for f in e["stack"])')" false
+fi
 is 'the same place is the same stack' "$(of '[e["stack"] for e in E][1] == [e["stack"] for e in E][2]')" true
 
 # --- what may be there before ----------------------------------------------------------------------------------
