@@ -423,7 +423,7 @@ static void graph_after_remap(void)
 static void *let_go(void *flag)
 {
     sleep(5);
-    *(volatile unsigned int *)flag = 1;
+    __atomic_store_n((volatile unsigned int *)flag, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -435,7 +435,7 @@ static void endless(void)
     char name[64];
     cuMemHostAlloc((void **)&flag, 4096, 2 /* DEVICEMAP */);
     cuMemHostGetDevicePointer(&on_device, (void *)flag, 0);
-    *flag = 0;
+    __atomic_store_n(flag, 0, __ATOMIC_RELEASE);
     pthread_create(&guard, NULL, let_go, (void *)flag);
     cuMemAddressReserve(&v, 4 * MIB, 0, 0, 0);
     map_at(v, 2 * MIB, 0);
@@ -457,7 +457,7 @@ static void endless(void)
     fact("endless.copy_other", "%d %d", r, s);
     snprintf(name, sizeof name, "info.endless.copy_ms");
     fact(name, "%.3f", now_ms() - t0);
-    *flag = 1;
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE); /* the device reads it */
     fact("endless.ends", "%d", cuStreamSynchronize(on.captured));
     cuMemUnmap(v, 4 * MIB);
     cuMemAddressFree(v, 4 * MIB);
