@@ -10,9 +10,8 @@
  * the last unmapping.
  *
  * Not followed: a descriptor that this process exported and imports back itself, since nothing tells
- * that it is the same memory (its number may be another file's by then); and tiles of sparse arrays
- * (cuMemMapArrayAsync), which keep a handle's memory after its release. Such bytes then show as class
- * module, from NVML's figure.
+ * that it is the same memory (its number may be another file's by then). Such bytes then show as class
+ * module, from NVML's figure. hooks_multicast.c has what else holds a handle's memory.
  */
 #include <string.h>
 
@@ -26,7 +25,7 @@
 struct ull__vmm_books ull__vmm_books = {.lock = PTHREAD_MUTEX_INITIALIZER};
 #define books ull__vmm_books
 
-static struct object *find_object(uint64_t handle)
+struct object *ull__vmm_find(uint64_t handle)
 {
     struct ull__table_entry *entry = handle ? ull__table_find(&books.objects, handle) : NULL;
     return entry ? (struct object *)(uintptr_t)entry->value : NULL;
@@ -42,13 +41,12 @@ static void forget_object(struct object *object)
         ull__table_remove(&books.exported, entry);
 }
 
-/* What the driver knows it by: the same for all that is not ours. 0: there is none. */
-static CUmemGenericAllocationHandle real_handle(CUmemGenericAllocationHandle handle)
+CUmemGenericAllocationHandle ull__vmm_real(CUmemGenericAllocationHandle handle)
 {
     if (!ull__gates_wanted() || (handle & VIRTUAL_MASK) != VIRTUAL_HANDLE)
         return handle;
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(handle);
+    struct object *object = ull__vmm_find(handle);
     uint64_t real = object ? object->real : 0;
     pthread_mutex_unlock(&books.lock);
     return real;
@@ -192,7 +190,7 @@ static CUresult release_virtual(CUmemGenericAllocationHandle handle)
 {
     struct ull__moment moment = {.began_ns = ull__moment_now()};
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(handle);
+    struct object *object = ull__vmm_find(handle);
     bool held = object && object->refs > 0, ended = false;
     if (held) {
         object->refs--;
@@ -213,7 +211,7 @@ CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
         return release_virtual(handle);
     /* Counted down first: once the driver has released it, its number may be another object's. */
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(handle);
+    struct object *object = ull__vmm_find(handle);
     if (object && object->refs > 0)
         object->refs--;
     else
@@ -276,7 +274,7 @@ CUresult ull__do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
     CUresult result = ull__driver->cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS) {
         pthread_mutex_lock(&books.lock);
-        struct object *object = find_object(*handle);
+        struct object *object = ull__vmm_find(*handle);
         if (object)
             object->refs++;
         pthread_mutex_unlock(&books.lock);
@@ -292,14 +290,14 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
                                               unsigned long long flags)
 {
     CUresult result = ull__driver->cuMemExportToShareableHandle(
-        shareable_handle, real_handle(handle), handle_type, flags);
+        shareable_handle, ull__vmm_real(handle), handle_type, flags);
     if (result != CUDA_SUCCESS)
         return result;
     uint64_t key = handle_type == CU_MEM_HANDLE_TYPE_FABRIC ? ull__hash(shareable_handle, 64) : 0;
     uint64_t size = 0;
     int device = -1;
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(handle);
+    struct object *object = ull__vmm_find(handle);
     if (object && ull__is_virtual(object)) { /* to know it when it is imported back */
         object->stays = true;
         if (!ull__table_find(&books.exported, object->real))
@@ -326,7 +324,7 @@ CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
     uint64_t real = *handle;
     pthread_mutex_lock(&books.lock);
     struct ull__table_entry *entry = ull__table_find(&books.exported, real);
-    struct object *object = entry ? (struct object *)(uintptr_t)entry->value : find_object(*handle);
+    struct object *object = entry ? (struct object *)(uintptr_t)entry->value : ull__vmm_find(*handle);
     if (object && (object->refs > 0 || object->maps > 0)) {
         object->refs++; /* this process's own, imported back */
         *handle = object->handle;
@@ -356,13 +354,13 @@ CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 
 /* --- mappings --------------------------------------------------------------------------------------------------- */
 
-static void add_mapping(uint64_t name, uint64_t size, uint64_t handle, bool at_address)
+void ull__vmm_add_mapping(uint64_t name, uint64_t size, uint64_t handle, bool at_address)
 {
     uint64_t imported_size = 0, key = 0;
     int device = -1;
     struct mapping *mapping = malloc(sizeof *mapping);
     pthread_mutex_lock(&books.lock);
-    struct object *object = find_object(handle);
+    struct object *object = ull__vmm_find(handle);
     if (mapping && object && ull__table_add(&books.mappings, name, (uint64_t)(uintptr_t)mapping)) {
         *mapping = (struct mapping){.address = name, .size = size, .object = object};
         if (at_address) {
@@ -386,7 +384,7 @@ static void add_mapping(uint64_t name, uint64_t size, uint64_t handle, bool at_a
         ull__member_import(atomic_load(&ull__state.member), device, key, imported_size);
 }
 
-static struct mapping *take_mapping(uint64_t name)
+struct mapping *ull__vmm_take_mapping(uint64_t name)
 {
     struct ull__table_entry *entry = ull__table_find(&books.mappings, name);
     struct mapping *mapping = entry ? (struct mapping *)(uintptr_t)entry->value : NULL;
@@ -395,7 +393,7 @@ static struct mapping *take_mapping(uint64_t name)
     return mapping;
 }
 
-static void end_mapping(struct mapping *mapping, const struct ull__moment *moment)
+void ull__vmm_end_mapping(struct mapping *mapping, const struct ull__moment *moment)
 {
     pthread_mutex_lock(&books.lock);
     mapping->object->maps--;
@@ -414,9 +412,9 @@ static void end_mapping(struct mapping *mapping, const struct ull__moment *momen
 CUresult ull__do_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                           CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    CUresult result = ull__driver->cuMemMap(ptr, size, offset, real_handle(handle), flags);
+    CUresult result = ull__driver->cuMemMap(ptr, size, offset, ull__vmm_real(handle), flags);
     if (result == CUDA_SUCCESS)
-        add_mapping(ptr, size, handle, true);
+        ull__vmm_add_mapping(ptr, size, handle, true);
     return result;
 }
 
@@ -427,7 +425,7 @@ static size_t take_range(uint64_t from, uint64_t size, struct mapping **taken, s
     size_t count = 0;
     pthread_mutex_lock(&books.lock);
     for (uint64_t at = from; at - from < size && count < max;) {
-        struct mapping *mapping = take_mapping(at);
+        struct mapping *mapping = ull__vmm_take_mapping(at);
         if (mapping)
             taken[count++] = mapping;
         at += mapping && mapping->size ? mapping->size : step;
@@ -450,7 +448,7 @@ CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
     CUresult result = ull__driver->cuMemUnmap(ptr, size);
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
-            end_mapping(taken[i], &moment);
+            ull__vmm_end_mapping(taken[i], &moment);
             continue;
         }
         pthread_mutex_lock(&books.lock);
@@ -463,105 +461,12 @@ CUresult ull__do_cuMemUnmap(CUdeviceptr ptr, size_t size)
     return result;
 }
 
-/* --- multicast: a binding holds its memory like a mapping ----------------------------------------------------------- */
-
-static uint64_t binding_name(CUmemGenericAllocationHandle mc_handle, size_t offset)
-{
-    uint64_t parts[2] = {mc_handle, offset};
-    return ull__hash(parts, sizeof parts) | 1; /* never a page's address */
-}
-
-CUresult ull__do_cuMulticastBindMem(CUmemGenericAllocationHandle mc_handle, size_t mc_offset,
-                                    CUmemGenericAllocationHandle mem_handle, size_t mem_offset,
-                                    size_t size, unsigned long long flags)
-{
-    CUresult result = ull__driver->cuMulticastBindMem(mc_handle, mc_offset, real_handle(mem_handle),
-                                                      mem_offset, size, flags);
-    if (result == CUDA_SUCCESS)
-        add_mapping(binding_name(mc_handle, mc_offset), size, mem_handle, false);
-    return result;
-}
-
-CUresult ull__do_cuMulticastBindAddr(CUmemGenericAllocationHandle mc_handle, size_t mc_offset,
-                                     CUdeviceptr ptr, size_t size, unsigned long long flags)
-{
-    CUresult result = ull__driver->cuMulticastBindAddr(mc_handle, mc_offset, ptr, size, flags);
-    if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&books.lock);
-        struct ull__table_entry *entry = ull__table_find(&books.mappings, ptr);
-        uint64_t handle = entry ? ((struct mapping *)(uintptr_t)entry->value)->object->handle : 0;
-        pthread_mutex_unlock(&books.lock);
-        add_mapping(binding_name(mc_handle, mc_offset), size, handle, false);
-    }
-    return result;
-}
-
-CUresult ull__do_cuMulticastUnbind(CUmemGenericAllocationHandle mc_handle, CUdevice dev,
-                                   size_t mc_offset, size_t size)
-{
-    struct ull__moment moment = {.began_ns = ull__moment_now()};
-    CUresult result = ull__driver->cuMulticastUnbind(mc_handle, dev, mc_offset, size);
-    if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&books.lock);
-        struct mapping *mapping = take_mapping(binding_name(mc_handle, mc_offset));
-        pthread_mutex_unlock(&books.lock);
-        if (mapping)
-            end_mapping(mapping, &moment);
-    }
-    return result;
-}
-
 /* --- answers about handles of ours ------------------------------------------------------------------------------- */
 
 CUresult ull__own_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                          CUmemGenericAllocationHandle handle)
 {
-    return ull__driver->cuMemGetAllocationPropertiesFromHandle(prop, real_handle(handle));
-}
-
-/* What cuMemMapArrayAsync is given; only this much of it matters here. */
-struct tile {
-    unsigned char what[56];
-    uint32_t operation; /* 1: map */
-    uint32_t handle_type;
-    uint64_t handle;
-    unsigned char where[24];
-};
-_Static_assert(sizeof(struct tile) == 96, "CUarrayMapInfo");
-
-/* With the driver's handles; what tiles hold can be mapped nowhere else, so it stays. */
-static struct tile *real_tiles(const void *list, unsigned int count)
-{
-    struct tile *tiles = malloc((count + 1ul) * sizeof *tiles);
-    for (unsigned int i = 0; tiles && i < count; i++) {
-        memcpy(&tiles[i], (const struct tile *)list + i, sizeof *tiles);
-        if (tiles[i].operation != 1)
-            continue;
-        pthread_mutex_lock(&books.lock);
-        struct object *object = find_object(tiles[i].handle);
-        if (object && ull__is_virtual(object)) {
-            object->stays = true;
-            tiles[i].handle = object->real;
-        }
-        pthread_mutex_unlock(&books.lock);
-    }
-    return tiles;
-}
-
-CUresult ull__own_cuMemMapArrayAsync(void *list, unsigned int count, CUstream stream)
-{
-    struct tile *tiles = list && ull__gates_wanted() ? real_tiles(list, count) : NULL;
-    CUresult result = ull__driver->cuMemMapArrayAsync(tiles ? tiles : list, count, stream);
-    free(tiles);
-    return result;
-}
-
-CUresult ull__own_cuMemMapArrayAsync_ptsz(void *list, unsigned int count, CUstream stream)
-{
-    struct tile *tiles = list && ull__gates_wanted() ? real_tiles(list, count) : NULL;
-    CUresult result = ull__driver->cuMemMapArrayAsync_ptsz(tiles ? tiles : list, count, stream);
-    free(tiles);
-    return result;
+    return ull__driver->cuMemGetAllocationPropertiesFromHandle(prop, ull__vmm_real(handle));
 }
 
 void ull__handles_forget(void)

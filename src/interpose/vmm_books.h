@@ -1,4 +1,7 @@
-/* vmm_books.h: what hooks_vmm.c knows of handles and mappings; vmm_move.c moves what can be moved. */
+/*
+ * vmm_books.h: what hooks_vmm.c knows of handles and mappings; hooks_multicast.c holds them in other ways, vmm_move.c
+ * moves what can be moved.
+ */
 #ifndef ULLAGE_VMM_BOOKS_H
 #define ULLAGE_VMM_BOOKS_H
 
@@ -41,6 +44,16 @@ struct ull__vmm_books {
     uint64_t largest;           /* mapping that there ever was */
 };
 extern struct ull__vmm_books ull__vmm_books;
+
+/* The object that the program knows by this handle, or NULL. Under the lock. */
+struct object *ull__vmm_find(uint64_t handle);
+/* What the driver knows it by: the same for all that is not ours. 0: there is none. Without the lock. */
+CUmemGenericAllocationHandle ull__vmm_real(CUmemGenericAllocationHandle handle);
+/* One more mapping (at an address) or binding (by another name) of what `handle` names. Without the lock. */
+void ull__vmm_add_mapping(uint64_t name, uint64_t size, uint64_t handle, bool at_address);
+/* Takes it out of the table, under the lock; NULL: there is none. Then ends it, without the lock. */
+struct mapping *ull__vmm_take_mapping(uint64_t name);
+void ull__vmm_end_mapping(struct mapping *mapping, const struct ull__moment *moment);
 
 /* Does the program know it by a handle of ours? */
 static inline bool ull__is_virtual(const struct object *object)
