@@ -5,7 +5,7 @@
 #   tests/gpu/run_report.sh [OUTPUT_DIR]     on a machine with a GPU and PyTorch
 #
 # BUILD names a build that is there already (cmake without tests is enough); else build/gpu is made.
-# QUICK=1 leaves out what query.sh and snapshot.py check.
+# QUICK=1 leaves out what query.sh and snapshot.py check; COST=1 measures what recording costs and nothing else (60 s).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
@@ -30,6 +30,26 @@ check() { # check NAME CONDITION...: the rest is a command
 value() { python3 -c 'import json, sys; d = json.loads(open(sys.argv[1]).read().strip().splitlines()[-1] if sys.argv[1].endswith(".line") else open(sys.argv[1]).read()); print(eval(sys.argv[2]))' "$1" "$2"; }
 true_is() { python3 -c 'import sys; sys.exit(not eval(sys.argv[1]))' "$1"; }
 
+what_recording_costs() {
+    say "what recording costs"
+    # A step takes some 50 ms; 16 pairs of turns. 2 %: the aim.
+    python3 tests/gpu/record_cost.py --run=-m32GiB "$ullage" "$out" -- \
+        python3 tests/gpu/recorded.py --turns --width 8192 --batch 8192 2>"$out/record-cost.err" | tee "$out/record-cost.txt"
+    check "a step is long enough to tell" true_is "$(sed -n 's/^unrecorded 0: median \([0-9.]*\),.*/\1/p' "$out/record-cost.txt") >= 38"
+    check "under 2 % of a step" true_is "$(sed -n 's/.* = //p' "$out/record-cost.txt") < 1.02"
+    # Where every tensor is a call of the driver, with stacks: the most that recording has to do. Only told.
+    echo "without PyTorch's cache, with --stacks:"
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 python3 tests/gpu/record_cost.py --each 1 --rounds 7 --steps 5 \
+        --run=-m32GiB --record=--stacks "$ullage" "$out" -- python3 tests/gpu/recorded.py --turns --width 8192 --batch 8192 \
+        2>>"$out/record-cost.err" | tee "$out/record-cost-uncached.txt"
+    "$ullage" report "$out/cost-0.ull" | head -n 12
+}
+finish() {
+    echo
+    echo "$passed passed, $failed failed ($SECONDS s)"
+    [ $failed = 0 ]
+}
+
 say "build"
 if ! [ -e "$build/ullage" ]; then
     cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF >"$out/build-report.log" 2>&1 &&
@@ -44,6 +64,12 @@ say "machine"
 date -u +%Y-%m-%d
 git rev-parse --short HEAD 2>/dev/null
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+
+if [ "${COST:-0}" = 1 ]; then
+    what_recording_costs
+    finish
+    exit
+fi
 
 say "a record of a training, against PyTorch and the ledger"
 record=$out/train.ull
@@ -79,17 +105,7 @@ say "a leak of 4 MiB a step"
 value "$out/leak.json" '(d["verdict"], d["confidence"], d["evidence"])'
 check "it is not taken for steady" true_is "'$(value "$out/leak.json" 'd["verdict"]')' in ('leak', 'cache', 'unknown')"
 
-say "what recording costs"
-times=$out/record-times.txt
-: >"$times"
-for _ in 1 2 3 4; do
-    "$ullage" run -q -m 16GiB -- python3 tests/gpu/recorded.py --steps 120 >"$out/cost.line" 2>/dev/null &&
-        echo "free $(value "$out/cost.line" 'd["step_ms"]')" >>"$times"
-    "$ullage" run -q -m 16GiB --record "$out/cost.ull" -- python3 tests/gpu/recorded.py --steps 120 >"$out/cost.line" 2>/dev/null &&
-        echo "held $(value "$out/cost.line" 'd["step_ms"]')" >>"$times"
-done
-python3 tests/gpu/ratio.py "$times" | sed 's/^free/unrecorded/; s/^held:/recorded:/' | tee "$out/record-cost.txt"
-check "under 2 % of a step" true_is "$(sed -n 's/.* = //p' "$out/record-cost.txt") < 1.02"
+what_recording_costs
 
 say "monitors beside a running job"
 "$ullage" run -q -m 8GiB --name watched -- python3 tests/gpu/train.py --steps 5 --hold 12 >/dev/null 2>&1 &
@@ -114,6 +130,4 @@ if [ "${QUICK:-0}" != 1 ]; then
     grep -E '^FAILED|passed' "$out/snapshot-all.txt"
 fi
 
-echo
-echo "$passed passed, $failed failed ($SECONDS s)"
-[ $failed = 0 ]
+finish
