@@ -364,12 +364,12 @@ static bool send_out(struct ull__eviction *eviction, struct leaving *leaving,
     return true;
 }
 
-static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned char **host,
-                         char why[ULL_TROUBLE_TEXT])
+static bool evict_device(struct ull__eviction *eviction, int ordinal, char why[ULL_TROUBLE_TEXT])
 {
     struct leaving leaving = {.first = 0};
     bool opened = false, good = true, copied = true;
-    for (size_t i = 0; i < item_count && good; i++) {
+    unsigned char *place = host_memory; /* each piece has its own, also one that went out before */
+    for (size_t i = 0; i < item_count && good; place += items[i++]->bytes) {
         struct ull__piece *piece = items[i];
         if (piece->ordinal != ordinal || piece->host)
             continue;
@@ -379,10 +379,9 @@ static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned c
             good = fail(why, "it was cancelled");
             break;
         }
-        copied = send_out(eviction, &leaving, piece, *host);
+        copied = send_out(eviction, &leaving, piece, place);
         if (!copied)
             good = fail(why, "the device could not copy");
-        *host += piece->bytes;
     }
     if (opened && !drain() && copied) {
         copied = false;
@@ -397,23 +396,31 @@ static bool evict_device(struct ull__eviction *eviction, int ordinal, unsigned c
     return good;
 }
 
+/* For all that can be moved. It is there already where a part of that never came back. */
+static bool host_open(uint64_t bytes)
+{
+    if (host_memory)
+        return true;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    host_memory = memory;
+    host_bytes = bytes;
+    madvise(host_memory, host_bytes, MADV_HUGEPAGE);
+    madvise(host_memory, host_bytes, MADV_DONTFORK);
+    return true;
+}
+
 bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
 {
     eviction->total = ull__evictable();
     if (eviction->total == 0)
         return true;
-    host_bytes = eviction->total;
-    host_memory = mmap(NULL, host_bytes, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host_memory == MAP_FAILED) {
-        host_memory = NULL;
+    if (!host_open(eviction->total))
         return fail(why, "the host has no memory for it");
-    }
-    madvise(host_memory, host_bytes, MADV_HUGEPAGE);
-    madvise(host_memory, host_bytes, MADV_DONTFORK);
-    unsigned char *host = host_memory;
     for (int ordinal = 0; ordinal < MAX_ORDINALS; ordinal++)
-        if (!evict_device(eviction, ordinal, &host, why))
+        if (!evict_device(eviction, ordinal, why))
             return false;
     return true;
 }

@@ -189,6 +189,19 @@ static void move_out(void)
     tell(true, NULL);
 }
 
+/* After a move that was taken back where there was no room for it: what is on the card still goes out too. */
+static void move_rest(void)
+{
+    char why[ULL_TROUBLE_TEXT] = "";
+    uint64_t left = ull__evictable() - mover.eviction.moved;
+    mover.residency = ULL_MOVING_OUT;
+    tell(false, NULL);
+    if (host_has(left, why))
+        ull__evict(&mover.eviction, why);
+    mover.residency = ULL_MOVED_OUT;
+    tell(true, why);
+}
+
 static void *move(void *unused)
 {
     (void)unused;
@@ -199,6 +212,8 @@ static void *move(void *unused)
             move_out();
         else if (!out && mover.residency == ULL_MOVED_OUT)
             bring_back();
+        else if (out && mover.eviction.moved < mover.eviction.total)
+            move_rest();
         else
             tell(true, NULL);
     }

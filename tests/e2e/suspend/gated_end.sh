@@ -111,6 +111,7 @@ kill -INT "$suspend"
 wait_for 40 gone "$suspend"
 wait_for 40 settled cornered
 is "cancelled without room: it stays suspended" "$(job_value cornered state)" suspended
+is "and what had not moved yet is out too" "$(job_value cornered evicted_bytes)" $((2000 * MIB))
 touch "$T/cornered.go"
 sleep 0.3
 check "it does not run on without its memory" test ! -e "$T/cornered.done"
