@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # report.sh: how long `ullage report` takes and what memory, on records of 1,000,000 events: recorded programs
-# (bench/traces) played over and over, with and without a leak. Takes the median of several runs, and prints a table
+# (bench/traces) played over and over, with and without a leak, and allocations of which none is freed. Takes the median of several runs, and prints a table
 # and a line of JSON.
 #
 #   bench/report.sh [BUILD_DIR [RUNS]]
@@ -25,9 +25,15 @@ measure() {
 printf '%-20s %-6s %-6s %10s %10s %10s  %s\n' trace leak format 'cpu s' 'wall s' MiB verdict
 first=
 json=
-for trace in resnet50_b64 gpt2_varlen; do
+for trace in resnet50_b64 gpt2_varlen kept; do
     for leak in 0 1024; do
-        "$write" trace "bench/traces/$trace.csv.gz" "$events" "$leak" "$place/record"
+        if [ "$trace" != kept ]; then
+            "$write" trace "bench/traces/$trace.csv.gz" "$events" "$leak" "$place/record"
+        elif [ "$leak" = 0 ]; then
+            "$write" kept "$events" "$place/record"
+        else
+            break
+        fi
         verdict=$("$build/ullage" report -f json "$place/record" | sed -n 's/^  "verdict": "\(.*\)",$/\1/p')
         for format in text json; do
             read -r cpu wall kib < <(measure "$format" "$place/record")

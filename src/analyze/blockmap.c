@@ -26,14 +26,17 @@ static bool same(const struct ull__block *a, const struct ull__block *b)
            a->layer == b->layer;
 }
 
-bool ull__blockmap_init(struct ull__blockmap *map, uint32_t processes)
+bool ull__blockmap_init(struct ull__blockmap *map, const struct ull__history *history)
 {
     memset(map, 0, sizeof *map);
     map->free_place = ULL_NO_PLACE;
-    map->first = malloc((processes ? processes : 1) * sizeof *map->first);
-    if (!map->first)
+    map->first = malloc((history->process_count + 1ul) * sizeof *map->first);
+    map->by_event = calloc(history->event_count + 1, sizeof *map->by_event);
+    if (!map->first || !map->by_event) {
+        ull__blockmap_finish(map);
         return false;
-    for (uint32_t i = 0; i < processes; i++)
+    }
+    for (uint32_t i = 0; i < history->process_count; i++)
         map->first[i] = ULL_NO_PLACE;
     return true;
 }
@@ -43,12 +46,22 @@ void ull__blockmap_finish(struct ull__blockmap *map)
     free(map->blocks);
     free(map->slots);
     free(map->first);
+    free(map->by_event);
     memset(map, 0, sizeof *map);
 }
 
-uint32_t ull__blockmap_find(const struct ull__blockmap *map, const struct ull__block *like)
+/* What the entry leads to may be another block by now. */
+uint32_t ull__blockmap_of_event(const struct ull__blockmap *map, size_t event)
 {
-    if (!map->slots)
+    uint32_t place = map->by_event[event];
+    bool there = place < map->place_count && map->blocks[place].layer != ULL_LAYER_NONE &&
+                 map->blocks[place].event == event;
+    return there ? place : ULL_NO_PLACE;
+}
+
+uint32_t ull__blockmap_before(const struct ull__blockmap *map, const struct ull__block *like)
+{
+    if (map->before == 0)
         return ULL_NO_PLACE;
     for (size_t at = hash(like) & map->slot_mask; map->slots[at]; at = (at + 1) & map->slot_mask) {
         if (same(&map->blocks[map->slots[at] - 1], like))
@@ -69,7 +82,7 @@ static void put(uint32_t *slots, size_t mask, const struct ull__block *blocks, u
 static bool ensure_slot(struct ull__blockmap *map)
 {
     size_t capacity = map->slots ? map->slot_mask + 1 : 0;
-    if (((size_t)map->count + 1) * 2 <= capacity)
+    if (((size_t)map->before + 1) * 2 <= capacity)
         return true;
     size_t wanted = capacity ? capacity * 2 : 256;
     uint32_t *slots = calloc(wanted, sizeof *slots);
@@ -107,7 +120,8 @@ static uint32_t take_place(struct ull__blockmap *map)
 
 uint32_t ull__blockmap_add(struct ull__blockmap *map, const struct ull__block *block)
 {
-    if (!ensure_slot(map))
+    bool before = block->event == ULL_NO_EVENT;
+    if (before && !ensure_slot(map))
         return ULL_NO_PLACE;
     uint32_t place = take_place(map);
     if (place == ULL_NO_PLACE)
@@ -119,7 +133,12 @@ uint32_t ull__blockmap_add(struct ull__blockmap *map, const struct ull__block *b
     if (added->next != ULL_NO_PLACE)
         map->blocks[added->next].previous = place;
     map->first[block->process] = place;
-    put(map->slots, map->slot_mask, map->blocks, place);
+    if (before) {
+        put(map->slots, map->slot_mask, map->blocks, place);
+        map->before++;
+    } else {
+        map->by_event[block->event] = place;
+    }
     map->count++;
     return place;
 }
@@ -144,7 +163,10 @@ static void remove_slot(struct ull__blockmap *map, uint32_t place)
 void ull__blockmap_remove(struct ull__blockmap *map, uint32_t place)
 {
     struct ull__block *block = &map->blocks[place];
-    remove_slot(map, place);
+    if (block->event == ULL_NO_EVENT) {
+        remove_slot(map, place);
+        map->before--;
+    }
     if (block->previous != ULL_NO_PLACE)
         map->blocks[block->previous].next = block->next;
     else

@@ -37,6 +37,11 @@ struct ull__process_facts {
 struct ull__facts {
     const struct ull__history *history;
     struct ull__process_facts *processes;
+    /*
+     * By event, of an allocation or free that succeeded: the event that brought the block which is at its address then,
+     * plus one; 0: there is none, or it existed before.
+     */
+    uint32_t *found;
     /* Freed without having been allocated: they existed before. Empty where events were dropped, since then
      * the allocation may have been one of those. */
     struct ull__block *before;

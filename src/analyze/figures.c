@@ -386,6 +386,8 @@ ull_status ull__figures_create(const struct ull__facts *facts, enum ull__role ro
                            facts->history->event_count);
     if (status == ULL_OK) {
         finish(&work);
+        ull__walk_destroy(work.walk); /* the next one takes as much again */
+        work.walk = NULL;
         status = ull__figures_holders(facts, work.figures, err);
     }
     ull__walk_destroy(work.walk);

@@ -19,6 +19,17 @@ static int by_address(const void *left, const void *right)
     return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
+/* Often they are in order already, as where nothing is freed. */
+static void sort(struct piece *pieces, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (by_address(&pieces[i - 1], &pieces[i]) > 0) {
+            qsort(pieces, count, sizeof *pieces, by_address);
+            return;
+        }
+    }
+}
+
 /* Blocks of a layer on the device, in order; NULL without memory. */
 static struct piece *collect(const struct ull__walk *walk, uint32_t device, enum ull__layer layer,
                              size_t *count)
@@ -33,7 +44,7 @@ static struct piece *collect(const struct ull__walk *walk, uint32_t device, enum
         pieces[(*count)++] = (struct piece){block->process, block->address, block->address + size};
     }
     if (pieces)
-        qsort(pieces, *count, sizeof *pieces, by_address);
+        sort(pieces, *count);
     return pieces;
 }
 
@@ -84,11 +95,14 @@ bool ull__gaps_measure(const struct ull__walk *walk, uint32_t device, struct ull
     size_t block_count, chunk_count;
     *gaps = (struct ull__gaps){0};
     struct piece *blocks = collect(walk, device, ULL_LAYER_DRIVER, &block_count);
+    if (!blocks || block_count == 0) {
+        free(blocks);
+        return blocks != NULL;
+    }
     struct piece *chunks = collect(walk, device, ULL_LAYER_CHUNK, &chunk_count);
-    bool good = blocks && chunks;
-    if (good)
+    if (chunks)
         compare(blocks, block_count, chunks, chunk_count, gaps);
     free(blocks);
     free(chunks);
-    return good;
+    return chunks != NULL;
 }

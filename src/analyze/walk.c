@@ -136,6 +136,15 @@ static void went(struct ull__walk *walk, uint32_t place, enum ull__step step)
     walk->step = step;
 }
 
+/* The place of what is at the event's address, or ULL_NO_PLACE. */
+static uint32_t find(const struct ull__walk *walk, const struct ull__block *like)
+{
+    const struct ull__blockmap *map = &walk->books->map;
+    uint32_t brought = walk->facts->found[walk->at];
+    uint32_t place = brought ? ull__blockmap_of_event(map, brought - 1) : ULL_NO_PLACE;
+    return place != ULL_NO_PLACE ? place : ull__blockmap_before(map, like);
+}
+
 static struct ull__block block_of(const struct ull__walk *walk)
 {
     const struct ull__event *event = walk->event;
@@ -157,7 +166,7 @@ static void do_alloc(struct ull__walk *walk)
         walk->step = ULL_STEP_REFUSED;
         return;
     }
-    uint32_t place = ull__blockmap_find(&walk->books->map, &block);
+    uint32_t place = find(walk, &block);
     if (place != ULL_NO_PLACE) {
         went(walk, place, ULL_STEP_REPLACED);
         walk->books->inside = true;
@@ -169,8 +178,7 @@ static void do_alloc(struct ull__walk *walk)
 static void do_free(struct ull__walk *walk)
 {
     struct ull__block block = block_of(walk);
-    uint32_t place =
-        walk->event->result == 0 ? ull__blockmap_find(&walk->books->map, &block) : ULL_NO_PLACE;
+    uint32_t place = walk->event->result == 0 ? find(walk, &block) : ULL_NO_PLACE;
     if (place == ULL_NO_PLACE)
         walk->step = ULL_STEP_STRAY;
     else
@@ -303,7 +311,7 @@ struct ull__walk *ull__walk_create(const struct ull__facts *facts)
     walk->host = calloc(history->process_count + 1, sizeof *walk->host);
     books->shares = calloc(history->process_count + 1, sizeof(struct ull__totals *));
     if (!walk->devices || !walk->processes || !walk->budgets || !walk->host || !books->shares ||
-        !ull__blockmap_init(&books->map, history->process_count) || !begin(walk)) {
+        !ull__blockmap_init(&books->map, history) || !begin(walk)) {
         ull__walk_destroy(walk);
         return NULL;
     }

@@ -4,6 +4,7 @@
  *   write_record scene NAME SEED FILE          one of the labelled set (scenes.c)
  *   write_record trace TRACE EVENTS LEAK FILE  a recorded program (bench/traces), played over and over, with LEAK
  *                                              bytes lost in each round; segments of a simple allocator too
+ *   write_record kept EVENTS FILE              that many allocations of many sizes, of which none is freed
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,6 +214,29 @@ static int write_trace(const char *path, uint64_t wanted, uint64_t leak, const c
     return close_record(writer, now, 0);
 }
 
+/* --- nothing is freed -------------------------------------------------------------------------------------------- */
+
+static int write_kept(uint64_t wanted, const char *path)
+{
+    struct ull__writer *writer = open_record(path);
+    uint64_t now = ull__record_now(), address = 0x7f0000000000, random = 1;
+    ull__writer_job(writer, "kept", "python3 train.py", "0");
+    ull__writer_device(writer, &(struct ull__record_device){.uuid = "GPU-0",
+                                                            .name = "Made-up card",
+                                                            .total_bytes = 140ull << 30,
+                                                            .budget_bytes = 100ull << 30});
+    ull__writer_process(
+        writer, 0, &(struct ull__record_process){.pid = 4242, .begin_ns = now, .name = "python3"});
+    for (uint64_t i = 0; i < wanted; i++, now += 3000) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        uint64_t size = 512 * (1 + (random >> 33) % 200);
+        struct ull__event event = chunk(ULL_EVENT_CHUNK_ALLOC, now, address, size);
+        address += size;
+        ull__writer_event(writer, &event);
+    }
+    return close_record(writer, now, 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "scene") == 0)
@@ -220,7 +244,10 @@ int main(int argc, char **argv)
     if (argc == 6 && strcmp(argv[1], "trace") == 0)
         return write_trace(argv[2], strtoull(argv[3], NULL, 10), strtoull(argv[4], NULL, 10),
                            argv[5]);
+    if (argc == 4 && strcmp(argv[1], "kept") == 0)
+        return write_kept(strtoull(argv[2], NULL, 10), argv[3]);
     fprintf(stderr, "usage: write_record scene NAME SEED FILE\n"
-                    "       write_record trace TRACE EVENTS LEAK FILE\n");
+                    "       write_record trace TRACE EVENTS LEAK FILE\n"
+                    "       write_record kept EVENTS FILE\n");
     return 2;
 }
