@@ -2,8 +2,9 @@
  * cmd_sweep.c: `ullage sweep` runs a command once for each of several limits, each under `ullage run`, and shows
  * side by side what it held, how long it took and how it ended.
  *
- * The command's output goes to standard error, so that the result is alone on standard output. Ctrl-C ends the run
- * that is under way and the sweep; what is known by then is shown.
+ * Each run is recorded, for its verdict; the record goes when it has been judged. The command's output goes to
+ * standard error, so that the result is alone on standard output. Ctrl-C ends the run that is under way and the sweep;
+ * what is known by then is shown.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -41,8 +42,8 @@ static void print_help(void)
     printf(
         "Usage: ullage sweep -m LIMIT,LIMIT,... [OPTION...] -- COMMAND [ARG...]\n"
         "\n"
-        "Runs COMMAND once for each limit and shows what it held, how long it took and how it\n"
-        "ended: to try limits before one is set.\n"
+        "Runs COMMAND once for each limit and shows what it held, how long it took, whether it\n"
+        "leaks (as ullage report says) and how it ended: to try limits before one is set.\n"
         "\n"
         "  -m, --memory LIST        limits: 2GiB,4GiB,50%%\n"
         "  -o table|json|html       form of the result (default table); html has a plot\n"
@@ -137,15 +138,17 @@ static void catch_signals(void)
 
 /* --- runs --------------------------------------------------------------------------------------------------- */
 
-static void run_child(const struct options *options, const char *limit, const char *report)
+static void run_child(const struct options *options, const char *limit, const char *report,
+                      const char *record)
 {
     size_t words = 0;
     while (options->command[words])
         words++;
-    char **argv = calloc(words + 9, sizeof *argv);
+    char **argv = calloc(words + 11, sizeof *argv);
     if (!argv)
         _exit(EXIT_OWN_FAILURE);
-    const char *own[] = {"ullage", "run", "-q", "-m", limit, "--report", report, "--"};
+    const char *own[] = {"ullage",   "run",  "-q",       "-m",   limit,
+                         "--report", report, "--record", record, "--"};
     memcpy(argv, own, sizeof own);
     memcpy(argv + sizeof own / sizeof *own, options->command, words * sizeof *argv);
     dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -153,12 +156,14 @@ static void run_child(const struct options *options, const char *limit, const ch
     _exit(EXIT_OWN_FAILURE);
 }
 
-static void judge(struct sweep_run *run, const char *report, int status)
+static void judge(struct sweep_run *run, const char *report, const char *record, int status)
 {
     struct ull_error err;
     run->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_SIGNAL + WTERMSIG(status);
     if (access(report, F_OK) == 0 && sweep_read_report(report, run, &err) != ULL_OK)
         cli_say("%s", err.message);
+    if (run->known && access(record, F_OK) == 0 && sweep_read_record(record, run, &err) != ULL_OK)
+        cli_say("no verdict with %s: %s", run->limit, err.message);
     if (stopped)
         run->outcome = SWEEP_INTERRUPTED;
     else if (!run->known)
@@ -172,10 +177,11 @@ static void judge(struct sweep_run *run, const char *report, int status)
 /* False if it could not even be tried. */
 static bool run_one(const struct options *options, const char *folder, struct sweep_run *run)
 {
-    char report[ULL_FILE_PATH + 16];
+    char report[ULL_FILE_PATH + 16], record[ULL_FILE_PATH + 16];
     int status = 0;
     sigset_t all, before;
     snprintf(report, sizeof report, "%s/report.json", folder);
+    snprintf(record, sizeof record, "%s/record", folder);
     uint64_t begin = cli_monotonic_ns();
     /* Held back until it is known whom to pass a signal on to. */
     sigfillset(&all);
@@ -183,7 +189,7 @@ static bool run_one(const struct options *options, const char *folder, struct sw
     pid_t pid = stopped ? -1 : fork();
     if (pid == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);
-        run_child(options, run->limit, report);
+        run_child(options, run->limit, report, record);
     }
     child = pid > 0 ? (sig_atomic_t)pid : 0;
     sigprocmask(SIG_SETMASK, &before, NULL);
@@ -196,8 +202,9 @@ static bool run_one(const struct options *options, const char *folder, struct sw
         ;
     child = 0;
     run->seconds = (double)(cli_monotonic_ns() - begin) / 1e9;
-    judge(run, report, status);
+    judge(run, report, record, status);
     unlink(report);
+    unlink(record);
     return true;
 }
 

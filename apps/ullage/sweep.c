@@ -8,6 +8,7 @@
 #include "error.h"
 #include "file.h"
 #include "json_keys.h"
+#include "report/report.h"
 #include "report/words.h"
 #include "size.h"
 #include "table.h"
@@ -65,6 +66,23 @@ ull_status sweep_read_report(const char *path, struct sweep_run *run, struct ull
     return status;
 }
 
+ull_status sweep_read_record(const char *path, struct sweep_run *run, struct ull_error *err)
+{
+    struct ull__history *history;
+    ull_status status = report_open(path, &history, err);
+    if (status != ULL_OK)
+        return status;
+    struct ull__facts *facts = ull__facts_create(history);
+    status = facts ? ull__verdict_device(facts, &run->verdict, err)
+                   : ull__fail(err, ULL_E_SYSTEM, "no memory for %zu events", history->event_count);
+    if (status == ULL_OK)
+        status = ull__verdict_host(facts, &run->host_verdict, err);
+    run->judged = status == ULL_OK;
+    ull__facts_destroy(facts);
+    ull__history_destroy(history);
+    return status;
+}
+
 /* --- what it comes to -------------------------------------------------------------------------------------- */
 
 int sweep_smallest(const struct sweep *sweep)
@@ -85,6 +103,43 @@ int sweep_fastest(const struct sweep *sweep)
         if (sweep->runs[i].outcome == SWEEP_OK &&
             (best < 0 || sweep->runs[i].seconds < sweep->runs[best].seconds))
             best = i;
+    }
+    return best;
+}
+
+static bool host_leaks(const struct sweep_run *run)
+{
+    return run->judged && run->verdict.kind != ULL_VERDICT_LEAK &&
+           run->host_verdict.kind == ULL_VERDICT_LEAK;
+}
+
+const char *sweep_verdict_name(const struct sweep_run *run)
+{
+    if (!run->judged)
+        return "-";
+    return host_leaks(run) ? "host leak" : ull__verdict_name(run->verdict.kind);
+}
+
+const char *sweep_leak_evidence(const struct sweep_run *run)
+{
+    const struct ull__verdict *verdict = host_leaks(run) ? &run->host_verdict : &run->verdict;
+    if (!run->judged || verdict->kind != ULL_VERDICT_LEAK || verdict->evidence_count == 0)
+        return NULL;
+    return verdict->evidence[0];
+}
+
+/* The run whose leak is surest, or -1. */
+static int surest_leak(const struct sweep *sweep)
+{
+    int best = -1;
+    double most = -1;
+    for (int i = 0; i < sweep->count; i++) {
+        const struct sweep_run *run = &sweep->runs[i];
+        double sure = (host_leaks(run) ? &run->host_verdict : &run->verdict)->confidence;
+        if (sweep_leak_evidence(run) && sure > most) {
+            most = sure;
+            best = i;
+        }
     }
     return best;
 }
@@ -116,7 +171,7 @@ static void outcome_words(const struct sweep_run *run, char *text, size_t size)
 
 void sweep_table(const struct sweep *sweep, FILE *out)
 {
-    fputs("     LIMIT       HELD    AVERAGE          TIME  OUTCOME\n", out);
+    fputs("     LIMIT       HELD    AVERAGE          TIME  VERDICT    OUTCOME\n", out);
     for (int i = 0; i < sweep->count; i++) {
         const struct sweep_run *run = &sweep->runs[i];
         char held[ULL_SIZE_TEXT], average[ULL_SIZE_TEXT], time[WORDS_TEXT], outcome[96];
@@ -125,7 +180,7 @@ void sweep_table(const struct sweep *sweep, FILE *out)
         table_cell(out, run->average ? ull__size_text(run->average, average) : "-", 11, true);
         table_cell(out, words_time(run->seconds, time), 14, true);
         outcome_words(run, outcome, sizeof outcome);
-        fprintf(out, "  %s\n", outcome);
+        fprintf(out, "  %-9s  %s\n", sweep_verdict_name(run), outcome);
     }
     int smallest = sweep_smallest(sweep), fastest = sweep_fastest(sweep);
     if (smallest >= 0)
@@ -135,6 +190,10 @@ void sweep_table(const struct sweep *sweep, FILE *out)
                 sweep->runs[fastest].limit);
     else if (sweep->count > 0)
         fputs("none of them ran\n", out);
+    int leak = surest_leak(sweep);
+    if (leak >= 0)
+        fprintf(out, "%s with %s: %s\n", sweep_verdict_name(&sweep->runs[leak]),
+                sweep->runs[leak].limit, sweep_leak_evidence(&sweep->runs[leak]));
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------------------- */
@@ -155,6 +214,8 @@ static void add_run(struct ull_json *json, const struct sweep_run *run)
     ull__json_i64(json, run->exit_code);
     ull__json_key(json, "outcome");
     ull__json_string(json, sweep_outcome_name(run->outcome));
+    report_json_verdict(json, run->judged ? &run->verdict : NULL, "");
+    report_json_verdict(json, run->judged ? &run->host_verdict : NULL, "host_");
     ull__json_object_end(json);
 }
 

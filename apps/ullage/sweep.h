@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "ullage/status.h"
+#include "verdict.h"
 
 enum sweep_outcome {
     SWEEP_OK,
@@ -25,6 +26,8 @@ struct sweep_run {
     double seconds;
     int exit_code; /* as of `ullage run` */
     enum sweep_outcome outcome;
+    bool judged; /* it could be recorded: the verdicts say something */
+    struct ull__verdict verdict, host_verdict;
 };
 
 struct sweep {
@@ -38,6 +41,13 @@ const char *sweep_outcome_name(enum sweep_outcome outcome);
 
 /* Reads what `ullage run --report` wrote into the figures of a run. ULL_E_FORMAT and as ull__file_read. */
 ull_status sweep_read_report(const char *path, struct sweep_run *run, struct ull_error *err);
+
+/* Judges the record of a run. As report_open; ULL_E_SYSTEM without memory. */
+ull_status sweep_read_record(const char *path, struct sweep_run *run, struct ull_error *err);
+/* "steady" and so on, of the device; "host leak" where that is what is worth knowing; "-": not known. */
+const char *sweep_verdict_name(const struct sweep_run *run);
+/* What makes it a leak, by whichever memory leaks; NULL: nothing does. */
+const char *sweep_leak_evidence(const struct sweep_run *run);
 
 /* The smallest limit that ran, and the fastest run; -1: none. */
 int sweep_smallest(const struct sweep *sweep);

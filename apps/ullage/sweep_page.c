@@ -135,7 +135,7 @@ static void plot(const struct sweep *sweep, FILE *out)
 static void rows(const struct sweep *sweep, FILE *out)
 {
     fputs("<table><tr><th>limit</th><th>most held</th><th>average</th><th>time</th><th>refused</th>"
-          "<th>outcome</th></tr>\n",
+          "<th>verdict</th><th>outcome</th></tr>\n",
           out);
     for (int i = 0; i < sweep->count; i++) {
         const struct sweep_run *run = &sweep->runs[i];
@@ -146,16 +146,31 @@ static void rows(const struct sweep *sweep, FILE *out)
             *c = *c == '_' ? ' ' : *c;
         fputs("<tr><td>", out);
         escaped(out, run->limit);
-        fprintf(out, "</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s",
+        fprintf(out, "</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s",
                 run->known ? ull__size_text(run->peak, held) : "-",
                 run->average ? ull__size_text(run->average, average) : "-",
-                words_time(run->seconds, time),
-                run->known ? words_count(run->refusals, count) : "-", outcome);
+                words_time(run->seconds, time), run->known ? words_count(run->refusals, count) : "-",
+                sweep_verdict_name(run), outcome);
         if (run->exit_code)
             fprintf(out, " (exit %d)", run->exit_code);
         fputs("</td></tr>\n", out);
     }
     fputs("</table>\n", out);
+}
+
+/* Evidence may name what is in the record: tags, functions. */
+static void leaks(const struct sweep *sweep, FILE *out)
+{
+    for (int i = 0; i < sweep->count; i++) {
+        const char *evidence = sweep_leak_evidence(&sweep->runs[i]);
+        if (!evidence)
+            continue;
+        fprintf(out, "<p>%s with <b>", sweep_verdict_name(&sweep->runs[i]));
+        escaped(out, sweep->runs[i].limit);
+        fputs("</b>: ", out);
+        escaped(out, evidence);
+        fputs("</p>\n", out);
+    }
 }
 
 void sweep_page(const struct sweep *sweep, FILE *out)
@@ -173,5 +188,6 @@ void sweep_page(const struct sweep *sweep, FILE *out)
         escaped(out, sweep->runs[fastest].limit);
         fputs(").</p>\n", out);
     }
+    leaks(sweep, out);
     fputs("</body></html>\n", out);
 }

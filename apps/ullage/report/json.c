@@ -86,7 +86,7 @@ static void main_figures(struct ull_json *json, const struct report_input *input
         ull__json_null(json);
 }
 
-static void verdict(struct ull_json *json, const struct ull__verdict *verdict, const char *prefix)
+void report_json_verdict(struct ull_json *json, const struct ull__verdict *verdict, const char *prefix)
 {
     char key[64];
     const char *names[] = {"verdict", "confidence", "evidence"};
@@ -94,12 +94,14 @@ static void verdict(struct ull_json *json, const struct ull__verdict *verdict, c
         snprintf(key, sizeof key, "%s%s", prefix, names[i]);
         ull__json_key(json, key);
         if (i == 0)
-            ull__json_string(json, ull__verdict_name(verdict->kind));
+            ull__json_string(json, verdict ? ull__verdict_name(verdict->kind) : NULL);
+        else if (i == 1 && !verdict)
+            ull__json_null(json);
         else if (i == 1)
             ull__json_number(json, verdict->confidence);
         else {
             ull__json_array(json);
-            for (int e = 0; e < verdict->evidence_count; e++)
+            for (int e = 0; verdict && e < verdict->evidence_count; e++)
                 ull__json_string(json, verdict->evidence[e]);
             ull__json_array_end(json);
         }
@@ -288,9 +290,9 @@ ull_status report_json(const struct report_input *input, FILE *out, struct ull_e
     ull__json_object(&json);
     about(&json, input);
     main_figures(&json, input);
-    verdict(&json, input->verdict, "");
+    report_json_verdict(&json, input->verdict, "");
     period(&json, input->verdict);
-    verdict(&json, input->host_verdict, "host_");
+    report_json_verdict(&json, input->host_verdict, "host_");
     pressure(&json, &figures->pressure);
     latency(&json, "allocator_latency_seconds", &figures->chunks);
     holders(&json, input);

@@ -12,6 +12,7 @@
 
 #include "diff.h"
 #include "figures.h"
+#include "json.h"
 #include "timeline.h"
 #include "verdict.h"
 
@@ -54,5 +55,9 @@ report_write_fn report_text, report_json, report_html, report_perfetto, report_t
  * neither, or damaged.
  */
 ull_status report_open(const char *path, struct ull__history **history, struct ull_error *err);
+
+/* Its verdict, confidence and evidence under these names, with a prefix; NULL: it is not known. */
+void report_json_verdict(struct ull_json *json, const struct ull__verdict *verdict,
+                         const char *prefix);
 
 #endif

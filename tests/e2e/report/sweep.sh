@@ -23,6 +23,7 @@ is "what each could hold and held" "$(of "([r['budget_bytes'] for r in d['runs']
     all(0 < r['peak_bytes'] <= r['budget_bytes'] and r['seconds'] > 0 for r in d['runs']))")" true
 is "refusals" "$(of "[r['refusals'] for r in d['runs']]")" "[1, 1, 0]"
 is "the smallest that ran" "$(of "d['smallest']")" 5GiB
+is "each is judged" "$(of "all(r['verdict'] and r['evidence'] for r in d['runs'])")" true
 like "a line after each run" "$ERR" "sweep 1GiB: out_of_memory after .*sweep 5GiB: ok after"
 like "the command's output is there too" "$ERR" "operations a second"
 
@@ -31,6 +32,21 @@ is "none ran: exit code 1" "$CODE" 1
 like "the table" "$OUT" "LIMIT +HELD.*5GiB.*failed \(exit 7\).*6GiB.*none of them ran"
 unlike "quiet" "$ERR" "sweep"
 is "standard output has the table alone" "$(grep -c said <<<"$OUT")$(grep -c said <<<"$ERR")" 02
+
+# The verdict is that of `ullage report`: 32 rounds, in each of which a block is kept.
+kept=
+for i in $(seq 32); do kept+=" alloc 1MiB alloc 16MiB sleep 20 free"; done
+# shellcheck disable=SC2086
+sweep -q -m 1GiB,5GiB -o json -- "$GUEST" init ctx $kept sleep 20
+is "a program that keeps a block in each round" "$(of "[r['verdict'] for r in d['runs']]")" '["leak", "leak"]'
+like "with what is kept" "$(of "d['runs'][0]['evidence']")" "1.0 MiB"
+# shellcheck disable=SC2086
+sweep -q -m 5GiB -- "$GUEST" init ctx $kept
+like "a column of the table" "$OUT" "VERDICT.* leak +ok"
+like "the evidence below it" "$OUT" "leak with 5GiB: "
+# shellcheck disable=SC2086
+sweep -q -m 5GiB -o html -- "$GUEST" init ctx $kept
+like "in the page too" "$OUT" "<td>leak</td>.*<p>leak with <b>5GiB</b>: "
 sweep -q -m 5GiB -- /no/such/command
 is "a command that cannot be started" "$CODE" 1
 like "is told from one that failed" "$OUT" "not started \(exit 127\)"
