@@ -35,7 +35,7 @@ is "standard output has the table alone" "$(grep -c said <<<"$OUT")$(grep -c sai
 
 # The verdict is that of `ullage report`: 32 rounds, in each of which a block is kept.
 kept=
-for i in $(seq 32); do kept+=" alloc 1MiB alloc 16MiB sleep 20 free"; done
+for _ in $(seq 32); do kept+=" alloc 1MiB alloc 16MiB sleep 20 free"; done
 # shellcheck disable=SC2086
 sweep -q -m 1GiB,5GiB -o json -- "$GUEST" init ctx $kept sleep 20
 is "a program that keeps a block in each round" "$(of "[r['verdict'] for r in d['runs']]")" '["leak", "leak"]'
