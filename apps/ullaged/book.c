@@ -305,7 +305,7 @@ static void join(struct daemon *d, struct job *job, uint64_t now)
 {
     bool moves = job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING;
     job->foreign = is_foreign(job);
-    if (job->foreign || job->retry_ns > now ||
+    if (job->foreign || (job->retry_ns > now && !moves) ||
         (job->view.state == ULL_JOB_WAITING && !job->run.client))
         return;
     if (!moves) {
@@ -314,8 +314,12 @@ static void join(struct daemon *d, struct job *job, uint64_t now)
             job->retry_ns = now + (job->run.client ? SECOND : RETRY_NS);
         return;
     }
-    /* Somebody is moving it, or died doing so: a worker waits for him, or does it to the end. */
-    if (d->workers >= WORKERS || job->moving)
+    /*
+     * Somebody is moving it, or died doing so: a worker waits for him, or does it to the end. That may take a while, in
+     * which what waits in the job must not think that nobody serves it.
+     */
+    ull__ledger_serve(job->ledger, (uint32_t)getpid());
+    if (d->workers >= WORKERS || job->moving || job->retry_ns > now)
         return;
     job->retry_ns = now + RETRY_NS;
     if (worker_start(WORKER_SETTLE, job->path, &job->worker, &job->from, NULL) != ULL_OK)

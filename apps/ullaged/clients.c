@@ -15,7 +15,7 @@
 #include "message.h"
 #include "say.h"
 
-enum { CLIENTS = 1024, OF_USER = 512, GROUPS = 256, BURST = 100, A_SECOND = 50, OUT = 16384 };
+enum { CLIENTS = 1024, OF_USER = 512, GROUPS = 256, BURST = 100, A_SECOND = 50, OUT = 16384, ANSWER_MS = 2000 };
 #define SECOND 1000000000ull
 #define SAY_AGAIN_NS (10 * SECOND)
 
@@ -52,17 +52,27 @@ static ull_status make_folder(const char *path, struct ull_error *err)
     return ULL_OK;
 }
 
+/* The socket of one that is just ending takes connections still, and breaks them. One that is busy answers late. */
+static bool lives(const char *path)
+{
+    struct ull__ipc_connection other;
+    struct ull__ipc_message message = {.kind = ULL_IPC_PING};
+    if (ull__ipc_open(path, &other, NULL) != ULL_OK)
+        return false;
+    bool broke = ull__ipc_send(&other, &message, NULL) != ULL_OK ||
+                 ull__ipc_receive(&other, ANSWER_MS, &message, NULL) == ULL_E_SYSTEM;
+    ull__ipc_close(&other);
+    return !broke;
+}
+
 ull_status clients_listen(const char *path, int *fd, struct ull_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct ull__ipc_connection other;
     ull_status status = make_folder(path, err);
     if (status != ULL_OK)
         return status;
-    if (ull__ipc_open(path, &other, NULL) == ULL_OK) {
-        ull__ipc_close(&other);
+    if (lives(path))
         return ull__fail(err, ULL_E_STARTED, "a daemon answers at %s already", path);
-    }
     unlink(path); /* of one that was killed */
     memcpy(address.sun_path, path, strlen(path) + 1);
     int made = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

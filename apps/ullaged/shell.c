@@ -447,11 +447,19 @@ void shell_explain(struct daemon *d, const struct job *job, char *text, size_t s
     }
 }
 
+static ull_status not_joined(const struct job *job, struct ull_error *err)
+{
+    bool moves = job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING;
+    return ull__fail(err, ULL_E_INVALID,
+                     moves ? "the job is being moved: ask again in a moment"
+                           : "the job does not run yet");
+}
+
 ull_status shell_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
 {
     struct ull__arbiter_event event = {.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
     if (!job->joined)
-        return ull__fail(err, ULL_E_INVALID, "the job does not run yet");
+        return not_joined(job, err);
     job->suspend = wish; /* the answer may come at once */
     ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, true);
     ull_status status = shell_tell(d, &event, err);
@@ -468,7 +476,7 @@ ull_status shell_resume(struct daemon *d, struct job *job, struct wish wish, str
 {
     struct ull__arbiter_event event = {.kind = ULL_ARB_USER_RESUME, .job = job->number};
     if (!job->joined)
-        return ull__fail(err, ULL_E_INVALID, "the job does not run yet");
+        return not_joined(job, err);
     job->resume = wish;
     ull_status status = shell_tell(d, &event, err);
     if (status != ULL_OK) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 #
-# SIGKILL of jobs, of their `ullage run`, of the daemon and of waiting clients at random moments: nothing is left on the
-# card, and whoever comes after is served. ROUNDS for more of them: 1000 take about half an hour.
+# SIGKILL of jobs, of their `ullage run`, of the daemon, of its workers and of clients at random moments: every byte of
+# whoever lives stays right, nothing is left on the card or the host, and whoever comes after is served. ROUNDS for more
+# of them, SEED for others: 1000 take about an hour.
 #
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -12,7 +13,7 @@ cards 600MiB
 export ULLAGE_FAKE_CONTEXT=10MiB
 configure "slice = 500ms"
 RANDOM=${SEED:-11}
-rounds=${ROUNDS:-8}
+rounds=${ROUNDS:-5}
 start_daemon
 
 # shellcheck disable=SC2317 # by wait_for
@@ -20,41 +21,105 @@ card_is_empty() { [ "$(used_by_all)" = 0 ]; }
 # shellcheck disable=SC2317
 no_jobs() { [ "$(ps_json "len(d['jobs'])")" = 0 ]; }
 
-bad=''
-for round in $(seq "$rounds"); do
-    jobs=()
-    for i in 1 2 3; do
-        wait_option=()
-        [ $((RANDOM % 3)) -eq 0 ] && wait_option=(--wait)
-        spawn "$ULLAGE" run -q -m 500MiB "${wait_option[@]}" --priority $((RANDOM % 2)) --name "r$round.$i" -- \
-            "$GUESTS/share" 4 80MiB 5
-        jobs+=("$PID")
+# children PID...: one a line
+children() {
+    local pid
+    for pid in "$@"; do cat "/proc/$pid/task/$pid/children" 2>/dev/null; done | tr ' ' '\n' | sed '/^$/d'
+}
+
+# What is left on the host: files of jobs, bytes of the fake card's, sockets, and processes but the daemon.
+left_on_host() {
+    local file pid
+    find "$T/shm" -type f
+    for file in "$ULLAGE_FAKE_STATE"/data*; do
+        [ -e "$file" ] && [ "$(stat -c %b "$file")" -gt 0 ] && echo "$file"
     done
-    sleep "0.$((RANDOM % 9))"
-    case $((RANDOM % 4)) in
-    0) kill -KILL "${jobs[RANDOM % 3]}" 2>/dev/null ;;
-    1) pkill -KILL -n -f "$GUESTS/share 4 80MiB 5" ;;
-    2)
+    [ "$(find "$T" -type s | wc -l)" = 1 ] || find "$T" -type s
+    while IFS=/ read -r _ _ pid _; do
+        [ "$pid" = $$ ] || [ "$pid" = "$DAEMON" ] || gone "$pid" ||
+            { [ -r "/proc/$pid/cmdline" ] && tr '\0' ' ' <"/proc/$pid/cmdline" && echo "($pid)"; }
+    done < <(grep -lz "^ULLAGE_SHM_DIR=$T/shm" /proc/[0-9]*/environ 2>/dev/null | grep -v "/$BASHPID/")
+}
+# shellcheck disable=SC2317 # by wait_for
+host_is_clean() { LEFT=$(left_on_host) && [ -z "$LEFT" ]; }
+
+# resume_those_of JOB...: what a person suspended stays so until a person resumes it
+resume_those_of() {
+    local job
+    for job in "$@"; do
+        gone "${jobs[job - 1]}" || "$ULLAGE" resume -q "r$round.$job" >/dev/null 2>&1
+    done
+}
+
+# Kills something. What it may not be able to do afterwards, it does here.
+strike() {
+    local victims client
+    case $((RANDOM % 7)) in
+    0) # a run; its command goes on by itself
+        kill -KILL "${jobs[RANDOM % 3]}" 2>/dev/null ;;
+    1 | 2) # a command
+        mapfile -t victims < <(children "${jobs[@]}")
+        [ ${#victims[@]} -eq 0 ] || kill -KILL "${victims[RANDOM % ${#victims[@]}]}" 2>/dev/null
+        ;;
+    3)
         kill -KILL "$DAEMON"
         start_daemon
         ;;
-    3) # all at once
+    4) # all at once
         kill -KILL "$DAEMON" "${jobs[@]}" 2>/dev/null
         start_daemon
         ;;
+    5) # a client, at work or not
+        asked=$((RANDOM % 3 + 1))
+        spawn "$ULLAGE" suspend -q "r$round.$asked"
+        client=$PID
+        sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
+        kill -KILL "$client" 2>/dev/null
+        ;;
+    6) # who moves memory for the daemon
+        mapfile -t victims < <(children "$DAEMON")
+        [ ${#victims[@]} -eq 0 ] || kill -KILL "${victims[@]}" 2>/dev/null
+        ;;
     esac
+}
+
+# all_end SECONDS
+all_end() {
+    local until=$((SECONDS + $1)) job
+    for job in "${jobs[@]}"; do
+        until gone "$job"; do
+            [ "$SECONDS" -lt "$until" ] || return 1
+            [ -z "$asked" ] || resume_those_of "$asked"
+            sleep 0.05
+        done
+    done
+}
+
+bad=''
+for round in $(seq "$rounds"); do
+    jobs=() asked=''
+    for i in 1 2 3; do
+        options=()
+        [ $((RANDOM % 3)) -eq 0 ] && options+=(--wait)
+        [ $((RANDOM % 2)) -eq 0 ] && options+=(--suspendable)
+        spawn "$ULLAGE" run -q -m 500MiB "${options[@]}" --priority $((RANDOM % 2)) --name "r$round.$i" -- \
+            "$GUESTS/share" 4 80MiB 4
+        jobs+=("$PID")
+    done
+    sleep "0.$((RANDOM % 9))"
+    strike
     sleep "0.$((RANDOM % 9))"
     # Those that live end by themselves; what was started by a run that was killed does so too.
-    for job in "${jobs[@]}"; do
-        wait_for 30 gone "$job" || bad+=" round $round: $job hangs;"
-    done
+    all_end 60 || bad+=" round $round: a job hangs: $("$ULLAGE" ps -o json | tr -d '\n');"
     wait_for 20 card_is_empty || bad+=" round $round: $(used_by_all) bytes are left;"
     wait_for 20 no_jobs || bad+=" round $round: jobs are left;"
+    wait_for 20 host_is_clean || bad+=" round $round: on the host there are ${LEFT//$'\n'/ };"
     for job in "${jobs[@]}"; do
-        grep -Eq '^(alloc|copy|block|context|init)' "$T/$job.out" && bad+=" round $round: $(cat "$T/$job.out");"
+        grep -Eq '^(alloc|copy|set|free|block|context|current|init)' "$T/$job.out" && bad+=" round $round: $(cat "$T/$job.out");"
     done
     [ -z "$bad" ] || break
 done
+[ -z "$bad" ] || sed "s/^/# /" "$T/$DAEMON.err"
 is "$rounds rounds" "$bad" ""
 
 # A host that is full: nothing moves, and the lower one waits as long as it may.
