@@ -15,7 +15,15 @@
 #include "message.h"
 #include "say.h"
 
-enum { CLIENTS = 1024, OF_USER = 512, GROUPS = 256, BURST = 100, A_SECOND = 50, OUT = 16384, ANSWER_MS = 2000 };
+enum {
+    CLIENTS = 1024,
+    OF_USER = 512,
+    GROUPS = 256,
+    BURST = 100,
+    A_SECOND = 50,
+    OUT = 16384,
+    ANSWER_MS = 2000
+};
 #define SECOND 1000000000ull
 #define SAY_AGAIN_NS (10 * SECOND)
 

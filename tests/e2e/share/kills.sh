@@ -4,6 +4,7 @@
 # whoever lives stays right, nothing is left on the card or the host, and whoever comes after is served. ROUNDS for more
 # of them, SEED for others: 1000 take about an hour.
 #
+# shellcheck disable=SC2317 # by wait_for
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 # shellcheck source=tests/e2e/share/lib.sh
@@ -16,9 +17,7 @@ RANDOM=${SEED:-11}
 rounds=${ROUNDS:-5}
 start_daemon
 
-# shellcheck disable=SC2317 # by wait_for
 card_is_empty() { [ "$(used_by_all)" = 0 ]; }
-# shellcheck disable=SC2317
 no_jobs() { [ "$(ps_json "len(d['jobs'])")" = 0 ]; }
 
 # children PID...: one a line
@@ -40,7 +39,6 @@ left_on_host() {
             { [ -r "/proc/$pid/cmdline" ] && tr '\0' ' ' <"/proc/$pid/cmdline" && echo "($pid)"; }
     done < <(grep -lz "^ULLAGE_SHM_DIR=$T/shm" /proc/[0-9]*/environ 2>/dev/null | grep -v "/$BASHPID/")
 }
-# shellcheck disable=SC2317 # by wait_for
 host_is_clean() { LEFT=$(left_on_host) && [ -z "$LEFT" ]; }
 
 # resume_those_of JOB...: what a person suspended stays so until a person resumes it
