@@ -2,7 +2,7 @@
  * dim.c: sizes as expressions. See dim.h.
  *
  * An expression is a sum of terms, each a coefficient and a product of unknowns in rising order; the terms
- * are in order of their unknowns. That form is unique, and each expression is kept once, so equality is equality
+ * are in order of degree. That form is unique, and each expression is kept once, so equality is equality
  * of numbers. An unknown is a symbol, or a quotient or maximum of two expressions.
  *
  * The table is searched from its end: a graph has a few dozen expressions.
@@ -29,6 +29,7 @@ struct term {
     int32_t count; /* of unknowns; 0: the constant */
     int32_t of[ULL_DIM_FACTORS];
 };
+_Static_assert(sizeof(struct term) == 8 + 4 * (1 + ULL_DIM_FACTORS), "terms are compared as bytes");
 
 struct sum {
     int count;
@@ -59,20 +60,47 @@ void ull__dims_destroy(struct ull__dims *dims)
     free(dims);
 }
 
+struct ull__dims *ull__dims_copy(const struct ull__dims *dims)
+{
+    struct ull__dims *copy = ull__dims_create();
+    if (copy == NULL) {
+        return NULL;
+    }
+    *copy = *dims;
+    copy->sum_room = dims->sum_count;
+    copy->unknown_room = dims->unknown_count;
+    copy->sums = malloc(sizeof(*copy->sums) * (size_t)(dims->sum_count + 1));
+    copy->unknowns = malloc(sizeof(*copy->unknowns) * (size_t)(dims->unknown_count + 1));
+    if (copy->sums == NULL || copy->unknowns == NULL) {
+        ull__dims_destroy(copy);
+        return NULL;
+    }
+    if (dims->sum_count > 0) {
+        memcpy(copy->sums, dims->sums, sizeof(*copy->sums) * (size_t)dims->sum_count);
+    }
+    if (dims->unknown_count > 0) {
+        memcpy(copy->unknowns, dims->unknowns, sizeof(*copy->unknowns) * (size_t)dims->unknown_count);
+    }
+    return copy;
+}
+
 static bool small(int64_t value)
 {
     return value >= -ULL_DIM_MOST && value <= ULL_DIM_MOST;
 }
 
-/* The order of terms: by their unknowns; the constant first. */
+/* The order of terms: by degree, then by their unknowns. It is kept by multiplication, so division can go by it. */
 static int order(const struct term *a, const struct term *b)
 {
-    for (int i = 0; i < a->count && i < b->count; ++i) {
+    if (a->count != b->count) {
+        return a->count < b->count ? -1 : 1;
+    }
+    for (int i = 0; i < a->count; ++i) {
         if (a->of[i] != b->of[i]) {
-            return a->of[i] < b->of[i] ? -1 : 1;
+            return a->of[i] > b->of[i] ? -1 : 1;
         }
     }
-    return (a->count > b->count) - (a->count < b->count);
+    return 0;
 }
 
 /* Adds a term to a sum in place. False: too many terms, or an overflow. */
@@ -308,7 +336,6 @@ static bool divides(struct ull__dims *dims, const struct sum *a, const struct su
 {
     struct sum rest = *a;
     memset(quotient, 0, sizeof(*quotient));
-    /* The last term has the highest unknown, and the highest powers of it only among its like. */
     const struct term *lead = &b->terms[b->count - 1];
     for (int turn = 0; rest.count > 0; ++turn) {
         struct term term;
@@ -372,6 +399,25 @@ ull__dim ull__dim_max(struct ull__dims *dims, ull__dim a, ull__dim b)
     }
     return of_unknown(dims,
                       &(struct unknown){.kind = MAXIMUM, .a = a < b ? a : b, .b = a < b ? b : a});
+}
+
+bool ull__dim_may_equal(struct ull__dims *dims, ull__dim a, ull__dim b)
+{
+    struct sum sum;
+    if (a == b || !open_sum(dims, ull__dim_sub(dims, a, b), &sum)) {
+        return a == b;
+    }
+    bool above = false, below = false;
+    for (int i = 0; i < sum.count; ++i) {
+        above |= sum.terms[i].factor > 0;
+        below |= sum.terms[i].factor < 0;
+        for (int j = 0; j < sum.terms[i].count; ++j) {
+            /* A quotient may be 0, or below. */
+            above |= dims->unknowns[sum.terms[i].of[j]].kind != SYMBOL;
+            below |= dims->unknowns[sum.terms[i].of[j]].kind != SYMBOL;
+        }
+    }
+    return (above && below) || sum.count == 0;
 }
 
 static int64_t unknown_value(const struct ull__dims *dims, int at, const int64_t *values)

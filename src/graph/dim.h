@@ -24,12 +24,14 @@ typedef int64_t ull__dim;
 #define ULL_DIM_BAD INT64_MIN
 #define ULL_DIM_MOST ((int64_t)1 << 60)
 /* Symbols in one table, and terms of one expression. */
-enum { ULL_SYMBOLS = 16, ULL_DIM_TERMS = 12, ULL_DIM_FACTORS = 8 };
+enum { ULL_SYMBOLS = 16, ULL_DIM_TERMS = 12, ULL_DIM_FACTORS = 7 };
 
 struct ull__dims;
 
 struct ull__dims *ull__dims_create(void);
 void ull__dims_destroy(struct ull__dims *dims);
+/* Dimensions of the old table mean the same in the new one. NULL without memory. */
+struct ull__dims *ull__dims_copy(const struct ull__dims *dims);
 
 static inline bool ull__dim_is_const(ull__dim dim)
 {
@@ -53,6 +55,9 @@ ull__dim ull__dim_div(struct ull__dims *dims, ull__dim a, ull__dim b);
 ull__dim ull__dim_div_up(struct ull__dims *dims, ull__dim a, ull__dim b);
 /* The larger of both; known only for constants and equal ones, else an unknown of its own. */
 ull__dim ull__dim_max(struct ull__dims *dims, ull__dim a, ull__dim b);
+
+/* Whether they are equal for some values of at least 1 of their symbols, as far as their difference shows. */
+bool ull__dim_may_equal(struct ull__dims *dims, ull__dim a, ull__dim b);
 
 /*
  * The value where symbol i is values[i], or ULL_DIM_BAD for an overflow or a division by zero. values may be

@@ -248,7 +248,7 @@ static bool inputs_fit(struct ull__graph *graph, const struct ull__op *op, const
     }
     for (int i = 0; i < count; ++i) {
         if (inputs[i] < ULL_NONE || inputs[i] >= graph->tensor_count ||
-            (inputs[i] == ULL_NONE && i < op->inputs_least)) {
+            (inputs[i] == ULL_NONE && i < op->inputs_least && (op->optional >> i & 1) == 0)) {
             ull__graph_fail(graph, ULL_E_INVALID, "input %d of %s is missing", i, op->name);
             return false;
         }

@@ -189,13 +189,8 @@ ull__dim ull__dims_product(struct ull__graph *graph, int rank, const ull__dim *d
     return product;
 }
 
-bool ull__dims_may_equal(ull__dim a, ull__dim b)
-{
-    return a == b || !ull__dim_is_const(a) || !ull__dim_is_const(b);
-}
-
-bool ull__dims_broadcast(int rank_a, const ull__dim *a, int rank_b, const ull__dim *b, int *rank,
-                         ull__dim *dims)
+bool ull__dims_broadcast(struct ull__graph *graph, int rank_a, const ull__dim *a, int rank_b,
+                         const ull__dim *b, int *rank, ull__dim *dims)
 {
     *rank = rank_a > rank_b ? rank_a : rank_b;
     for (int i = 0; i < *rank; ++i) {
@@ -203,7 +198,7 @@ bool ull__dims_broadcast(int rank_a, const ull__dim *a, int rank_b, const ull__d
         ull__dim of_a = at_a < 0 ? 1 : a[at_a], of_b = at_b < 0 ? 1 : b[at_b];
         if (of_a == 1 || of_b == 1) {
             dims[i] = of_a == 1 ? of_b : of_a;
-        } else if (ull__dims_may_equal(of_a, of_b)) {
+        } else if (ull__dim_may_equal(graph->symbols, of_a, of_b)) {
             dims[i] = ull__dim_is_const(of_b) ? of_b : of_a;
         } else {
             return false;

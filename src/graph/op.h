@@ -40,6 +40,7 @@ struct ull__op {
     unsigned flags;
     enum ull__precision_class precision;
     int inputs_least, inputs_most; /* most ULL_NONE: any number */
+    unsigned optional; /* bit i: input i may be ULL_NONE, besides those after inputs_least */
     unsigned keeps; /* bit i: input i keeps its type when precision is mixed (scales, statistics) */
 
     /*
@@ -105,13 +106,11 @@ void ull__op_cost(const struct ull__graph *graph, int node, const int64_t *value
 int64_t ull__op_workspace(const struct ull__graph *graph, int node, const int64_t *values);
 
 /* The shape that two are broadcast to, from the last dimension on. False: they do not fit. */
-bool ull__dims_broadcast(int rank_a, const ull__dim *a, int rank_b, const ull__dim *b, int *rank,
-                         ull__dim *dims);
+bool ull__dims_broadcast(struct ull__graph *graph, int rank_a, const ull__dim *a, int rank_b,
+                         const ull__dim *b, int *rank, ull__dim *dims);
 /* Sums what was broadcast, so that `tensor` gets the shape of `like`; itself if it has it. */
 int ull__op_sum_to(struct ull__graph *graph, int tensor, int like);
 /* The product of all dimensions. */
 ull__dim ull__dims_product(struct ull__graph *graph, int rank, const ull__dim *dims);
-/* Whether two sizes may be equal: they are, or one has a symbol that a check at its value will judge. */
-bool ull__dims_may_equal(ull__dim a, ull__dim b);
 
 #endif

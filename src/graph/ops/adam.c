@@ -28,6 +28,7 @@ const struct ull__op ull__op_adam = {
     .precision = ULL_PRECISION_FULL,
     .inputs_least = 7,
     .inputs_most = 8,
+    .optional = 1u << 3,
     .keeps = ~0u,
     .infer = infer,
     .cost = cost,

@@ -52,14 +52,15 @@ static bool keys_fit(struct ull__graph *g, int node, const struct shape *shape)
     for (int i = 1; i < 3 && !shape->packed; ++i) {
         const struct ull__tensor *of = ull__in(g, node, i);
         ull__dim all = ull__dim_mul(g->symbols, shape->width, attrs->kv_heads);
-        bool fits = of->rank == shape->rank && ull__dims_may_equal(of->dims[0], shape->samples);
+        bool fits =
+            of->rank == shape->rank && ull__dim_may_equal(g->symbols, of->dims[0], shape->samples);
         if (fits && shape->rank == 3) {
-            fits = ull__dims_may_equal(of->dims[1], shape->keys) &&
-                   ull__dims_may_equal(of->dims[2], all);
+            fits = ull__dim_may_equal(g->symbols, of->dims[1], shape->keys) &&
+                   ull__dim_may_equal(g->symbols, of->dims[2], all);
         } else if (fits) {
-            fits = ull__dims_may_equal(of->dims[1], attrs->kv_heads) &&
-                   ull__dims_may_equal(of->dims[2], shape->keys) &&
-                   ull__dims_may_equal(of->dims[3], shape->width);
+            fits = ull__dim_may_equal(g->symbols, of->dims[1], attrs->kv_heads) &&
+                   ull__dim_may_equal(g->symbols, of->dims[2], shape->keys) &&
+                   ull__dim_may_equal(g->symbols, of->dims[3], shape->width);
         }
         if (!fits) {
             ull__op_fail(g, node, "%s do not fit the queries", i == 1 ? "keys" : "values");

@@ -18,7 +18,7 @@ static void infer(struct ull__graph *g, int node)
     }
     for (int i = 1; i < 5; ++i) {
         const struct ull__tensor *vector = ull__in(g, node, i);
-        if (vector->rank != 1 || !ull__dims_may_equal(vector->dims[0], x.dims[1])) {
+        if (vector->rank != 1 || !ull__dim_may_equal(g->symbols, vector->dims[0], x.dims[1])) {
             ull__op_fail(g, node, "input %d is not a vector with an element a channel", i);
             return;
         }

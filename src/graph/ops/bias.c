@@ -6,7 +6,7 @@ static void infer(struct ull__graph *g, int node)
     const struct ull__tensor *x = ull__in(g, node, 0), *b = ull__in(g, node, 1);
     int axis = g->nodes[node].attrs.axis.axis;
     if (axis < 0 || axis >= x->rank || b->rank != 1 ||
-        !ull__dims_may_equal(x->dims[axis], b->dims[0])) {
+        !ull__dim_may_equal(g->symbols, x->dims[axis], b->dims[0])) {
         ull__op_fail(g, node, "the vector does not fit dimension %d", axis);
         return;
     }

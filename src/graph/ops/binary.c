@@ -22,7 +22,7 @@ static void infer(struct ull__graph *g, int node)
     struct ull__tensor a = *ull__in(g, node, 0), b = *ull__in(g, node, 1);
     int rank;
     ull__dim dims[ULL_RANK];
-    if (!ull__dims_broadcast(a.rank, a.dims, b.rank, b.dims, &rank, dims)) {
+    if (!ull__dims_broadcast(g, a.rank, a.dims, b.rank, b.dims, &rank, dims)) {
         ull__op_fail(g, node, "the shapes of %s do not fit", texts[g->nodes[node].attrs.binary.kind]);
         return;
     }

@@ -14,7 +14,7 @@ static void infer(struct ull__graph *g, int node)
         const struct ull__tensor *part = ull__in(g, node, i);
         bool fits = part->rank == all.rank && part->type == all.type;
         for (int j = 0; fits && j < all.rank; ++j) {
-            fits = j == axis || ull__dims_may_equal(part->dims[j], all.dims[j]);
+            fits = j == axis || ull__dim_may_equal(g->symbols, part->dims[j], all.dims[j]);
         }
         if (!fits) {
             ull__op_fail(g, node, "part %d does not fit along axis %d", i, axis);

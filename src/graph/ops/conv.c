@@ -74,7 +74,8 @@ static void infer_conv2d(struct ull__graph *g, int node)
     }
     const struct ull__window *window = &g->nodes[node].attrs.window;
     struct ull__tensor x = *ull__in(g, node, 0), w = *ull__in(g, node, 1);
-    if (!ull__dims_may_equal(x.dims[1], ull__dim_mul(g->symbols, w.dims[1], window->groups))) {
+    if (!ull__dim_may_equal(g->symbols, x.dims[1],
+                            ull__dim_mul(g->symbols, w.dims[1], window->groups))) {
         ull__op_fail(g, node, "weights for %d groups do not fit the channels", window->groups);
         return;
     }
@@ -122,7 +123,7 @@ static void infer_transpose(struct ull__graph *g, int node)
     }
     const struct ull__window *window = &g->nodes[node].attrs.window;
     struct ull__tensor x = *ull__in(g, node, 0), w = *ull__in(g, node, 1);
-    if (!ull__dims_may_equal(x.dims[1], w.dims[0])) {
+    if (!ull__dim_may_equal(g->symbols, x.dims[1], w.dims[0])) {
         ull__op_fail(g, node, "the weights do not fit the channels");
         return;
     }

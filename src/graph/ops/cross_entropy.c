@@ -14,7 +14,7 @@ static void infer(struct ull__graph *g, int node)
     bool fits =
         x.rank >= 1 && y.rank == x.rank - 1 && (y.type == ULL_TYPE_I32 || y.type == ULL_TYPE_I64);
     for (int i = 0; fits && i < y.rank; ++i) {
-        fits = ull__dims_may_equal(x.dims[i], y.dims[i]);
+        fits = ull__dim_may_equal(g->symbols, x.dims[i], y.dims[i]);
     }
     if (!fits) {
         ull__op_fail(g, node, "the targets are not a whole number for each row of logits");

@@ -9,7 +9,7 @@ static void infer(struct ull__graph *g, int node)
     struct ull__tensor x = *ull__in(g, node, 0);
     int rank;
     ull__dim dims[ULL_RANK];
-    if (!ull__dims_broadcast(x.rank, x.dims, attrs.rank, attrs.dims, &rank, dims)) {
+    if (!ull__dims_broadcast(g, x.rank, x.dims, attrs.rank, attrs.dims, &rank, dims)) {
         ull__op_fail(g, node, "cannot be expanded");
         return;
     }

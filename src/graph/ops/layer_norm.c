@@ -16,7 +16,7 @@ static void infer(struct ull__graph *g, int node)
         const struct ull__tensor *scale = ull__in(g, node, i);
         bool fits = scale->rank == x.rank - axis;
         for (int j = 0; fits && j < scale->rank; ++j) {
-            fits = ull__dims_may_equal(scale->dims[j], x.dims[axis + j]);
+            fits = ull__dim_may_equal(g->symbols, scale->dims[j], x.dims[axis + j]);
         }
         if (!fits) {
             ull__op_fail(g, node, "input %d does not have the shape that is normalized", i);

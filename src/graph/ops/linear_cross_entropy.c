@@ -12,10 +12,10 @@ static void infer(struct ull__graph *g, int node)
 {
     struct ull__tensor x = *ull__in(g, node, 0), w = *ull__in(g, node, 1), y = *ull__in(g, node, 2);
     bool fits = x.rank >= 2 && w.rank == 2 && y.rank == x.rank - 1 &&
-                ull__dims_may_equal(x.dims[x.rank - 1], w.dims[1]) &&
+                ull__dim_may_equal(g->symbols, x.dims[x.rank - 1], w.dims[1]) &&
                 (y.type == ULL_TYPE_I32 || y.type == ULL_TYPE_I64);
     for (int i = 0; fits && i < y.rank; ++i) {
-        fits = ull__dims_may_equal(x.dims[i], y.dims[i]);
+        fits = ull__dim_may_equal(g->symbols, x.dims[i], y.dims[i]);
     }
     if (!fits) {
         ull__op_fail(g, node, "rows, weights and targets do not fit");

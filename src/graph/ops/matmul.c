@@ -20,8 +20,8 @@ static void infer(struct ull__graph *g, int node)
     ull__dim columns = b.dims[b.rank - (attrs->transpose_b ? 2 : 1)];
     int rank;
     ull__dim dims[ULL_RANK];
-    if (!ull__dims_may_equal(inner_a, inner_b) ||
-        !ull__dims_broadcast(a.rank - 2, a.dims, b.rank - 2, b.dims, &rank, dims)) {
+    if (!ull__dim_may_equal(g->symbols, inner_a, inner_b) ||
+        !ull__dims_broadcast(g, a.rank - 2, a.dims, b.rank - 2, b.dims, &rank, dims)) {
         ull__op_fail(g, node, "the matrices do not fit%s%s",
                      attrs->transpose_a ? ", the first one transposed" : "",
                      attrs->transpose_b ? ", the second one transposed" : "");

@@ -7,7 +7,7 @@ static void infer(struct ull__graph *g, int node)
     const struct ull__tensor *x = ull__in(g, node, 0), *y = ull__in(g, node, 1);
     bool fits = x->rank == y->rank;
     for (int i = 0; fits && i < x->rank; ++i) {
-        fits = ull__dims_may_equal(x->dims[i], y->dims[i]);
+        fits = ull__dim_may_equal(g->symbols, x->dims[i], y->dims[i]);
     }
     if (!fits) {
         ull__op_fail(g, node, "the shapes differ");

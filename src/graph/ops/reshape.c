@@ -9,7 +9,7 @@ static void infer(struct ull__graph *g, int node)
     struct ull__tensor x = *ull__in(g, node, 0);
     ull__dim before = ull__dims_product(g, x.rank, x.dims);
     ull__dim after = ull__dims_product(g, attrs.rank, attrs.dims);
-    if (!ull__dims_may_equal(before, after)) {
+    if (!ull__dim_may_equal(g->symbols, before, after)) {
         char a[128], b[128];
         ull__op_fail(g, node, "%s elements are not %s",
                      ull__dim_text(g->symbols, before, a, sizeof(a)),

@@ -9,7 +9,8 @@ static void infer(struct ull__graph *g, int node)
 {
     struct ull__tensor x = *ull__in(g, node, 0);
     const struct ull__tensor *scale = ull__in(g, node, 1);
-    if (x.rank < 1 || scale->rank != 1 || !ull__dims_may_equal(scale->dims[0], x.dims[x.rank - 1])) {
+    if (x.rank < 1 || scale->rank != 1 ||
+        !ull__dim_may_equal(g->symbols, scale->dims[0], x.dims[x.rank - 1])) {
         ull__op_fail(g, node, "the scale is not a vector as long as the last dimension");
         return;
     }

@@ -34,7 +34,7 @@ static void infer(struct ull__graph *g, int node)
         }
         begin = ull__dim_add(g->symbols, begin, attrs.sizes[i]);
     }
-    if (!ull__dims_may_equal(begin, whole)) {
+    if (!ull__dim_may_equal(g->symbols, begin, whole)) {
         ull__op_fail(g, node, "the %d parts are not the whole of axis %d", attrs.count, attrs.axis);
     }
 }

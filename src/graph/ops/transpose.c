@@ -49,10 +49,13 @@ int ull__transpose(struct ull__graph *g, int x, const int *order)
     ull__dim dims[ULL_RANK];
     int last = -1;
     bool moves = false;
+    unsigned seen = 0;
     for (int i = 0; i < of.rank; ++i) {
         attrs.shape.order[i] = order[i];
         if (order[i] >= 0 && order[i] < of.rank) {
             dims[i] = of.dims[order[i]];
+            moves |= (seen >> order[i] & 1) != 0;
+            seen |= 1u << order[i];
             if (dims[i] != 1) {
                 moves |= order[i] < last;
                 last = order[i];

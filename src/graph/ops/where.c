@@ -7,8 +7,8 @@ static void infer(struct ull__graph *g, int node)
     struct ull__tensor c = *ull__in(g, node, 0), a = *ull__in(g, node, 1), b = *ull__in(g, node, 2);
     int rank, both;
     ull__dim dims[ULL_RANK], all[ULL_RANK];
-    if (!ull__dims_broadcast(a.rank, a.dims, b.rank, b.dims, &rank, dims) ||
-        !ull__dims_broadcast(c.rank, c.dims, rank, dims, &both, all)) {
+    if (!ull__dims_broadcast(g, a.rank, a.dims, b.rank, b.dims, &rank, dims) ||
+        !ull__dims_broadcast(g, c.rank, c.dims, rank, dims, &both, all)) {
         ull__op_fail(g, node, "the shapes do not fit");
         return;
     }

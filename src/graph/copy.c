@@ -1,0 +1,257 @@
+/*
+ * copy.c: a copy of a graph, with other types where precision is mixed. See step.h.
+ *
+ * The copy has a table of symbols that is the same as the old one, so sizes in attributes mean what they meant. Nodes
+ * are added in the old order through the operators' rules, which give the new types; casts are put in
+ * between where an operator wants another type than there is, once for each tensor and type.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "op.h"
+#include "ops.h"
+#include "step.h"
+
+struct copying {
+    const struct ull__graph *from;
+    struct ull__graph *to;
+    int *tensor;     /* by old tensor: the new one */
+    bool *halved;    /* by old tensor: a parameter that becomes 16-bit */
+    bool *only_full; /* by old tensor: read by operators of class FULL alone, and not a result */
+    enum ull__type half; /* F32: nothing changes */
+};
+
+static bool keeps(const struct ull__op *op, int input)
+{
+    return input < 32 ? (op->keeps >> input & 1) != 0 : op->keeps == ~0u;
+}
+
+/* Functions of few operations whose results are as good in 16 bits. */
+static bool is_harmless(int kind)
+{
+    return kind == ULL_UNARY_RELU || kind == ULL_UNARY_GELU || kind == ULL_UNARY_GELU_TANH ||
+           kind == ULL_UNARY_SILU || kind == ULL_UNARY_SIGMOID || kind == ULL_UNARY_TANH ||
+           kind == ULL_UNARY_NEG || kind == ULL_UNARY_ABS || kind == ULL_UNARY_IDENTITY ||
+           kind == ULL_UNARY_LEAKY_RELU || kind == ULL_UNARY_ELU || kind == ULL_UNARY_SCALE ||
+           kind == ULL_UNARY_CLIP || kind == ULL_UNARY_HARD_SIGMOID || kind == ULL_UNARY_ERF;
+}
+
+static enum ull__precision_class class_of(const struct ull__node *node)
+{
+    if (node->op == &ull__op_unary && !is_harmless(node->attrs.unary.kind)) {
+        return ULL_PRECISION_FULL;
+    }
+    if (node->op == &ull__op_binary &&
+        (node->attrs.binary.kind == ULL_BINARY_POW || node->attrs.binary.kind == ULL_BINARY_DIV)) {
+        return ULL_PRECISION_FULL;
+    }
+    if (node->op == &ull__op_reduce && node->attrs.reduce.kind == ULL_REDUCE_MEAN) {
+        return ULL_PRECISION_FOLLOW; /* pooling: the sum is in f32 as every sum, the result is not larger than the parts */
+    }
+    if (node->op == &ull__op_embedding) {
+        return ULL_PRECISION_HALF;
+    }
+    return node->op->precision;
+}
+
+static void look(struct copying *copying)
+{
+    const struct ull__graph *from = copying->from;
+    for (int i = 0; i < from->tensor_count; ++i) {
+        copying->only_full[i] = true;
+    }
+    for (int i = 0; i < from->output_count; ++i) {
+        copying->only_full[from->outputs[i]] = true; /* a result is f32 as well */
+    }
+    for (int i = 0; i < from->node_count; ++i) {
+        const struct ull__node *node = &from->nodes[i];
+        enum ull__precision_class class = class_of(node);
+        for (int j = 0; j < node->input_count; ++j) {
+            int input = node->inputs[j];
+            if (input == ULL_NONE || keeps(node->op, j)) {
+                continue;
+            }
+            if (class != ULL_PRECISION_FULL) {
+                copying->only_full[input] = false;
+                copying->halved[input] |= from->tensors[input].role == ULL_ROLE_PARAMETER &&
+                                          from->tensors[input].type == ULL_TYPE_F32;
+            }
+        }
+    }
+}
+
+/* What is there before the first node. */
+static void copy_sources(struct copying *copying)
+{
+    for (int i = 0; i < copying->from->tensor_count && ull__graph_ok(copying->to); ++i) {
+        struct ull__tensor tensor = copying->from->tensors[i];
+        if (tensor.node != ULL_NONE) {
+            continue;
+        }
+        if (tensor.data != NULL) {
+            void *data = ull__graph_alloc(copying->to, tensor.data_bytes > 0 ? tensor.data_bytes : 1);
+            if (data == NULL) {
+                return;
+            }
+            memcpy(data, tensor.data, tensor.data_bytes);
+            tensor.data = data;
+        }
+        bool halved = copying->half != ULL_TYPE_F32 && copying->halved[i];
+        if (halved) {
+            tensor.type = copying->half;
+        }
+        tensor.of = tensor.of != ULL_NONE ? copying->tensor[tensor.of] : ULL_NONE;
+        copying->tensor[i] = ull__graph_tensor(copying->to, &tensor);
+        if (halved) {
+            tensor.type = ULL_TYPE_F32;
+            tensor.role = ULL_ROLE_MASTER;
+            tensor.of = copying->tensor[i];
+            ull__graph_tensor(copying->to, &tensor);
+        }
+    }
+}
+
+/* The type that an operator wants its operands in; ULL_TYPES: as they are. */
+static enum ull__type wanted_type(const struct copying *copying, const struct ull__node *node)
+{
+    const struct ull__graph *to = copying->to;
+    if (copying->half == ULL_TYPE_F32) {
+        return ULL_TYPES;
+    }
+    switch (class_of(node)) {
+    case ULL_PRECISION_HALF:
+        return copying->half;
+    case ULL_PRECISION_FULL:
+        return ULL_TYPE_F32;
+    default:
+        break;
+    }
+    bool half = false, full = false;
+    for (int i = 0; i < node->input_count; ++i) {
+        if (node->inputs[i] == ULL_NONE || keeps(node->op, i)) {
+            continue;
+        }
+        const struct ull__tensor *input = &to->tensors[copying->tensor[node->inputs[i]]];
+        bool source = input->role == ULL_ROLE_PARAMETER || input->role == ULL_ROLE_CONSTANT;
+        half |= ull__type_is_half(input->type) && !source;
+        full |= input->type == ULL_TYPE_F32 && !source && input->rank > 0;
+    }
+    return half && !full ? copying->half : full ? ULL_TYPE_F32 : ULL_TYPES;
+}
+
+static int operand(struct copying *copying, int old, enum ull__type type, int *casts)
+{
+    struct ull__graph *to = copying->to;
+    int tensor = copying->tensor[old];
+    const struct ull__tensor *of = &to->tensors[tensor];
+    bool castable = of->type == ULL_TYPE_F32 || ull__type_is_half(of->type);
+    if (type == ULL_TYPES || !castable || of->type == type ||
+        (of->rank == 0 && of->role == ULL_ROLE_CONSTANT)) {
+        return tensor;
+    }
+    if (casts[old] == ULL_NONE || to->tensors[casts[old]].type != type) {
+        casts[old] = ull__cast(to, tensor, type);
+    }
+    return casts[old];
+}
+
+static void copy_node(struct copying *copying, int at, int *casts)
+{
+    struct ull__graph *to = copying->to;
+    const struct ull__node *node = &copying->from->nodes[at];
+    enum ull__type type = wanted_type(copying, node);
+    union ull__attrs attrs = node->attrs;
+    int *inputs = ull__graph_alloc(to, sizeof(*inputs) * (size_t)(node->input_count + 1));
+    to->phase = node->phase;
+    to->pass = node->pass;
+    to->block = node->block;
+    to->forward = node->forward;
+    to->predicate = node->predicate != ULL_NONE ? copying->tensor[node->predicate] : ULL_NONE;
+    for (int i = 0; inputs != NULL && i < node->input_count; ++i) {
+        int input = node->inputs[i];
+        inputs[i] = input == ULL_NONE    ? ULL_NONE
+                    : keeps(node->op, i) ? copying->tensor[input]
+                                         : operand(copying, input, type, casts);
+    }
+    if (node->op == &ull__op_matmul && ull__type_is_half(type)) {
+        attrs.matmul.full = copying->only_full[node->outputs[0]];
+    }
+    int made = inputs != NULL ? ull__graph_node(to, node->op, &attrs, inputs, node->input_count)
+                              : ULL_NONE;
+    for (int i = 0; made != ULL_NONE && i < node->output_count; ++i) {
+        int output = to->nodes[made].outputs[i];
+        const struct ull__tensor *old = &copying->from->tensors[node->outputs[i]];
+        copying->tensor[node->outputs[i]] = output;
+        to->tensors[output].name = old->name[0] != '\0' ? ull__graph_text(to, "%s", old->name) : "";
+        to->tensors[output].role = old->role;
+        to->tensors[output].of = old->of != ULL_NONE ? copying->tensor[old->of] : ULL_NONE;
+    }
+}
+
+static void copy_ends(struct copying *copying)
+{
+    const struct ull__graph *from = copying->from;
+    struct ull__graph *to = copying->to;
+    for (int i = 0; i < from->loss_count; ++i) {
+        ull__graph_loss(to, copying->tensor[from->losses[i]], from->loss_weights[i]);
+    }
+    for (int i = 0; i < from->output_count; ++i) {
+        ull__graph_result(to, copying->tensor[from->outputs[i]]);
+    }
+    to->phase = ULL_PHASE_MICRO;
+    to->pass = ULL_PASS_FORWARD;
+    to->block = to->forward = to->predicate = ULL_NONE;
+}
+
+static struct ull__graph *copy(const struct ull__graph *from, enum ull__type half)
+{
+    size_t tensors = (size_t)from->tensor_count + 1;
+    struct copying copying = {.from = from,
+                              .to = ull__graph_create(),
+                              .tensor = calloc(tensors, sizeof(int)),
+                              .halved = calloc(tensors, sizeof(bool)),
+                              .only_full = calloc(tensors, sizeof(bool)),
+                              .half = half};
+    int *casts = malloc(tensors * sizeof(*casts));
+    struct ull__graph *to = copying.to;
+    struct ull__dims *symbols = ull__dims_copy(from->symbols);
+    if (to != NULL && symbols != NULL && copying.tensor != NULL && copying.halved != NULL &&
+        copying.only_full != NULL && casts != NULL) {
+        ull__dims_destroy(to->symbols);
+        to->symbols = symbols;
+        to->batch = from->batch;
+        to->name = ull__graph_text(to, "%s", from->name);
+        symbols = NULL;
+        for (int i = 0; i < from->block_count; ++i) {
+            ull__graph_block(to, from->blocks[i]);
+        }
+        for (size_t i = 0; i < tensors; ++i) {
+            casts[i] = ULL_NONE;
+        }
+        look(&copying);
+        copy_sources(&copying);
+        for (int i = 0; i < from->node_count && ull__graph_ok(to); ++i) {
+            copy_node(&copying, i, casts);
+        }
+        copy_ends(&copying);
+    } else {
+        ull__graph_destroy(to);
+        to = NULL;
+    }
+    ull__dims_destroy(symbols);
+    free(copying.tensor);
+    free(copying.halved);
+    free(copying.only_full);
+    free(casts);
+    return to;
+}
+
+struct ull__graph *ull__graph_copy(const struct ull__graph *graph)
+{
+    return copy(graph, ULL_TYPE_F32);
+}
+
+struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull__type half)
+{
+    return copy(model, half);
+}

@@ -1,0 +1,193 @@
+/*
+ * step.c: backward pass and update of a model. See step.h.
+ *
+ * Everything that steers an update is a scalar on the device: the learning rate, the step, the loss scale, whether
+ * micro-steps add up. A step whose gradients are not finite is skipped by the predicate of its updates.
+ */
+#include "step.h"
+
+#include <stdlib.h>
+
+#include "error.h"
+#include "op.h"
+#include "ops.h"
+
+struct building {
+    struct ull__graph *graph;
+    const struct ull__step_options *options;
+    int rate, step;  /* scalars */
+    int factor;      /* of gradients; ULL_NONE: 1 */
+    int adding;      /* whether a micro-step adds to those before it */
+    int *parameters; /* with a gradient, in the order in which these are complete */
+    int *gradients;  /* of these, as the update reads them */
+    int count;
+};
+
+/* A tensor beside a parameter: its shape, f32. */
+static int beside(struct ull__graph *graph, int parameter, enum ull__role role, enum ull__life life,
+                  const char *what)
+{
+    struct ull__tensor tensor = graph->tensors[parameter];
+    tensor.name = ull__graph_text(graph, "%s.%s", tensor.name, what);
+    tensor.type = ULL_TYPE_F32;
+    tensor.role = role;
+    tensor.life = life;
+    tensor.init = ULL_INIT_ZERO;
+    tensor.data = NULL;
+    tensor.data_bytes = 0;
+    tensor.of = parameter;
+    return ull__graph_tensor(graph, &tensor);
+}
+
+/* The f32 weight that the update works on: the master, or the parameter itself. */
+static int master_of(const struct ull__graph *graph, int parameter)
+{
+    for (int i = 0; i < graph->tensor_count; ++i) {
+        if (graph->tensors[i].role == ULL_ROLE_MASTER && graph->tensors[i].node == ULL_NONE &&
+            graph->tensors[i].of == parameter) {
+            return i;
+        }
+    }
+    return parameter;
+}
+
+static void update(struct building *building, int parameter, int gradient)
+{
+    struct ull__graph *graph = building->graph;
+    const struct ull__step_options *options = building->options;
+    int master = master_of(graph, parameter);
+    int half = master != parameter ? parameter : ULL_NONE;
+    union ull__attrs attrs = {.optimizer = options->attrs};
+    enum ull__pass pass = graph->pass;
+    graph->pass = ULL_PASS_UPDATE;
+    if (options->optimizer == ULL_OPTIMIZER_SGD) {
+        int momentum = options->attrs.momentum > 0 ? beside(graph, parameter, ULL_ROLE_OPTIMIZER,
+                                                            ULL_LIFE_PERSISTENT, "momentum")
+                                                   : ULL_NONE;
+        ull__graph_node(graph, &ull__op_sgd, &attrs,
+                        (int[]){master, gradient, building->rate, building->factor, momentum, half},
+                        6);
+    } else {
+        int first = beside(graph, parameter, ULL_ROLE_OPTIMIZER, ULL_LIFE_PERSISTENT, "exp_avg");
+        int second = beside(graph, parameter, ULL_ROLE_OPTIMIZER, ULL_LIFE_PERSISTENT, "exp_avg_sq");
+        attrs.optimizer.decoupled = options->optimizer == ULL_OPTIMIZER_ADAMW;
+        ull__graph_node(graph, &ull__op_adam, &attrs,
+                        (int[]){master, gradient, building->rate, building->factor, building->step,
+                                first, second, half},
+                        8);
+    }
+    graph->pass = pass;
+}
+
+/* A parameter's gradient of this micro-step is complete. */
+static void gather(struct ull__graph *graph, int parameter, int gradient, void *context)
+{
+    struct building *building = context;
+    if (building->options->consume) {
+        update(building, parameter, gradient);
+        return;
+    }
+    if (building->options->accumulate) {
+        int sum = beside(graph, parameter, ULL_ROLE_GRADIENT, ULL_LIFE_STEP, "grad");
+        gradient = ull__graph_apply(graph, &ull__op_accumulate, NULL,
+                                    (int[]){sum, gradient, building->adding}, 3);
+    }
+    building->parameters[building->count] = parameter;
+    building->gradients[building->count++] = gradient;
+}
+
+/* Loss scale, clipping, and the updates of all parameters. */
+static void finish(struct building *building, int scale)
+{
+    struct ull__graph *graph = building->graph;
+    const struct ull__step_options *options = building->options;
+    int found = ULL_NONE, norm = ULL_NONE;
+    graph->phase = ULL_PHASE_UPDATE;
+    graph->pass = ULL_PASS_UPDATE;
+    if (scale != ULL_NONE) {
+        found = ull__graph_apply(graph, &ull__op_finite, NULL, building->gradients, building->count);
+    }
+    if (options->attrs.limit > 0) {
+        norm = ull__graph_apply(graph, &ull__op_norm_square, NULL, building->gradients,
+                                building->count);
+    }
+    if (scale != ULL_NONE || norm != ULL_NONE) {
+        union ull__attrs attrs = {.optimizer = options->attrs};
+        building->factor = ull__graph_apply(graph, &ull__op_clip, &attrs, (int[]){scale, norm}, 2);
+    }
+    graph->predicate = found;
+    building->step = ull__graph_apply(graph, &ull__op_count_step, NULL, &building->step, 1);
+    for (int i = 0; i < building->count && ull__graph_ok(graph); ++i) {
+        update(building, building->parameters[i], building->gradients[i]);
+    }
+    graph->predicate = ULL_NONE;
+    if (scale != ULL_NONE) {
+        int good = ull__graph_control(graph, "good_steps", ULL_TYPE_I32);
+        int left = ull__graph_control(graph, "hysteresis_left", ULL_TYPE_I32);
+        ull__graph_node(graph, &ull__op_loss_scale, NULL, (int[]){scale, good, left, found}, 4);
+    }
+}
+
+static ull_status options_fit(const struct ull__graph *graph,
+                              const struct ull__step_options *options, struct ull_error *err)
+{
+    if (graph->loss_count == 0) {
+        return ull__fail(err, ULL_E_INVALID, "model '%s' has no loss: nothing to train", graph->name);
+    }
+    if (options->consume && (options->accumulate || options->loss_scale || options->attrs.limit > 0)) {
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "gradients cannot be consumed as they come with accumulation, a loss scale or "
+            "clipping: all of them are needed first");
+    }
+    return ULL_OK;
+}
+
+/* The scalars that steer a step. Returns the loss scale, ULL_NONE without one. */
+static int controls(struct building *building)
+{
+    struct ull__graph *graph = building->graph;
+    const struct ull__step_options *options = building->options;
+    building->rate = ull__graph_control(graph, "learning_rate", ULL_TYPE_F32);
+    building->step = ull__graph_control(graph, "step", ULL_TYPE_I64);
+    building->adding =
+        options->accumulate ? ull__graph_control(graph, "adding", ULL_TYPE_BOOL) : ULL_NONE;
+    if (options->consume) {
+        graph->pass = ULL_PASS_UPDATE;
+        building->step = ull__graph_apply(graph, &ull__op_count_step, NULL, &building->step, 1);
+        graph->pass = ULL_PASS_FORWARD;
+    }
+    return options->loss_scale ? ull__graph_control(graph, "loss_scale", ULL_TYPE_F32) : ULL_NONE;
+}
+
+ull_status ull__step_build(struct ull__graph *graph, const struct ull__step_options *options,
+                           struct ull_error *err)
+{
+    ull_status status = options_fit(graph, options, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    struct building building = {.graph = graph, .options = options, .factor = ULL_NONE};
+    int scale = controls(&building);
+    size_t tensors = (size_t)graph->tensor_count + 1;
+    int *gradient = malloc(tensors * sizeof(*gradient));
+    building.parameters = calloc(tensors, sizeof(int));
+    building.gradients = calloc(tensors, sizeof(int));
+    if (building.parameters == NULL || building.gradients == NULL || gradient == NULL) {
+        ull__graph_fail(graph, ULL_E_NO_MEMORY, "no memory for the gradients of '%s'", graph->name);
+    } else {
+        ull__differentiate(graph, scale, gradient, gather, &building);
+        if (!options->consume) {
+            finish(&building, scale);
+        }
+    }
+    graph->phase = ULL_PHASE_MICRO;
+    graph->pass = ULL_PASS_FORWARD;
+    if (!ull__graph_ok(graph)) {
+        status = ull__fail(err, graph->status, "%s", graph->error.message);
+    }
+    free(building.parameters);
+    free(building.gradients);
+    free(gradient);
+    return status;
+}

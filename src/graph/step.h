@@ -1,0 +1,55 @@
+/*
+ * step.h: from the graph of a model to that of a training step:
+ *
+ *     model --ull__mixed_precision--> model --ull__step_build--> forward, backward, update
+ *
+ * Each is a pass from graph to graph. A model has its forward pass and its losses (ull__graph_loss).
+ */
+#ifndef ULLAGE_GRAPH_STEP_H
+#define ULLAGE_GRAPH_STEP_H
+
+#include "graph.h"
+
+/* A graph like it: the same numbers of tensors and nodes. NULL without memory. */
+struct ull__graph *ull__graph_copy(const struct ull__graph *graph);
+
+/*
+ * The model with 16-bit weights and activations where that is harmless: matrix products, convolutions and attention
+ * take 16-bit operands and add in f32, element-wise operators follow their inputs, and softmax, statistics of
+ * norms, sums, logits and losses stay f32. Weights that such an operator reads are kept in 16 bits for it, beside f32 master
+ * weights that the update works on (role MASTER, `of` the weight). NULL without memory, or with the error kept
+ * in the result.
+ *
+ * Source: Mixed Precision Training (Micikevicius et al., 2017).
+ */
+struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull__type half);
+
+enum ull__optimizer { ULL_OPTIMIZER_SGD, ULL_OPTIMIZER_ADAM, ULL_OPTIMIZER_ADAMW };
+
+struct ull__step_options {
+    enum ull__optimizer optimizer;
+    struct ull__optimizer_attrs attrs; /* limit 0: no clipping */
+    bool accumulate; /* gradients of micro-steps are added up in f32; else there is one micro-step */
+    bool loss_scale; /* f16: the loss is scaled, and steps with infinite gradients are skipped */
+    bool consume; /* each weight is updated as soon as its gradient is there, which is gone then; not with
+                        clipping, a loss scale or accumulation, which need all gradients first */
+};
+
+/*
+ * Appends the backward pass and the update. Gradients get role GRADIENT and `of`. ULL_E_INVALID: no loss, a
+ * node without a gradient rule on the way, `consume` with what excludes it.
+ */
+ull_status ull__step_build(struct ull__graph *graph, const struct ull__step_options *options,
+                           struct ull_error *err);
+
+/*
+ * Appends the backward pass alone. gradient[i] becomes the gradient of tensor i, of the graph as it was, or ULL_NONE;
+ * room for graph->tensor_count numbers. `done` is called as soon as the gradient of a parameter is complete, and may
+ * add nodes; NULL is fine.
+ */
+void ull__differentiate(struct ull__graph *graph, int seed, int *gradient,
+                        void (*done)(struct ull__graph *graph, int parameter, int gradient,
+                                     void *context),
+                        void *context);
+
+#endif
