@@ -9,7 +9,7 @@
 #include "layout.h"
 #include "member_private.h"
 
-enum { WANTED_BITS = 8 };
+enum { WANTED_BITS = 8, BY_SHIFT = 2, TWO_BITS = 3 };
 
 /*
  * Writes one word of a ledger that this process has only a copy of. The file may be its owner's to change at
@@ -97,7 +97,8 @@ static void write_report(struct ull__slot *slot, const struct ull__residency_rep
     atomic_store(&slot->to_move_bytes, report->to_move_bytes);
     atomic_store(&slot->moved_bytes, report->moved_bytes);
     write_trouble(slot, report->trouble);
-    atomic_store(&slot->residency, report->residency);
+    atomic_store(&slot->residency,
+                 (uint32_t)report->residency | (uint32_t)report->moved_by << BY_SHIFT);
     if (report->done) /* last: whoever waits for it finds the rest */
         atomic_store(&slot->done, report->done);
 }
@@ -154,11 +155,29 @@ bool ull__member_commanded(struct ull__member *member)
     return any;
 }
 
+/* Who keeps it out, as the job of link k sees it: itself, one inside it, or one around it. The innermost is first. */
+static enum ull__moved_by moved_by(const struct ull__member *member, int k)
+{
+    enum ull__moved_by by = ULL_BY_JOB;
+    for (int i = 0; i < member->link_count; i++) {
+        enum ull__wanted wanted;
+        read_command(member->links[i].ledger->file, &wanted);
+        if (wanted != ULL_WANT_MOVED_OUT)
+            continue;
+        if (i == k)
+            return ULL_BY_JOB;
+        if (by == ULL_BY_JOB)
+            by = i < k ? ULL_BY_INNER : ULL_BY_OUTER;
+    }
+    return by;
+}
+
 void ull__member_report(struct ull__member *member, const struct ull__residency_report *report)
 {
     for (int k = 0; k < member->link_count; k++) {
         const struct ull__link *link = &member->links[k];
         struct ull__residency_report own = *report;
+        own.moved_by = report->residency == ULL_MOVED_OUT ? moved_by(member, k) : ULL_BY_JOB;
         own.done = report->done ? link->commanded : 0;
         if (ull__link_owns(link))
             write_report(&link->ledger->file->slots[link->slot], &own, link->device_of);
@@ -168,7 +187,8 @@ void ull__member_report(struct ull__member *member, const struct ull__residency_
 enum ull__residency ull__member_residency(struct ull__member *member)
 {
     const struct ull__link *link = &member->links[0];
-    return (enum ull__residency)atomic_load(&link->ledger->file->slots[link->slot].residency);
+    return (enum ull__residency)(atomic_load(&link->ledger->file->slots[link->slot].residency) &
+                                 TWO_BITS);
 }
 
 void ull__slot_forget_residency(struct ull__slot *slot)
@@ -189,7 +209,9 @@ void ull__slot_forget_residency(struct ull__slot *slot)
 void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *view)
 {
     view->gated = atomic_load(&slot->gated) != 0;
-    view->residency = (enum ull__residency)(atomic_load(&slot->residency) & 3);
+    uint32_t residency = atomic_load(&slot->residency);
+    view->residency = (enum ull__residency)(residency & TWO_BITS);
+    view->moved_by = (enum ull__moved_by)(residency >> BY_SHIFT & TWO_BITS);
     view->done = atomic_load(&slot->done);
     view->moved_bytes = atomic_load(&slot->moved_bytes);
     view->to_move_bytes = atomic_load(&slot->to_move_bytes);
@@ -205,21 +227,26 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
         view->trouble[0] = '\0';
 }
 
+/* A job of which a part is suspended, as a job of its own, runs; one that is part of a suspended one is suspended. */
 enum ull__job_state ull__file_state(struct ull__ledger_file *file)
 {
     enum ull__wanted wanted;
-    int count[4] = {0}, all = 0;
+    int count[4] = {0}, all = 0, with_outer = 0;
     uint32_t used = atomic_load(&file->slots_used);
+    bool out = read_command(file, &wanted) > 0 && wanted == ULL_WANT_MOVED_OUT;
     for (uint32_t i = 0; i < used; i++) {
         if (atomic_load(&file->slots[i].state) != SLOT_LIVE)
             continue;
-        count[atomic_load(&file->slots[i].residency) & 3]++;
+        uint32_t residency = atomic_load(&file->slots[i].residency);
+        uint32_t by = residency >> BY_SHIFT & TWO_BITS;
+        bool apart = (residency & TWO_BITS) == ULL_MOVED_OUT && by == ULL_BY_INNER && !out;
+        count[apart ? ULL_RESIDENT : residency & TWO_BITS]++;
+        with_outer += (residency & TWO_BITS) == ULL_MOVED_OUT && by == ULL_BY_OUTER;
         all++;
     }
     if (atomic_load(&file->waiting))
         return ULL_JOB_WAITING;
-    bool out = read_command(file, &wanted) > 0 && wanted == ULL_WANT_MOVED_OUT;
-    if (count[ULL_MOVING_IN] > 0 || (!out && count[ULL_MOVED_OUT] > 0))
+    if (count[ULL_MOVING_IN] > 0 || (!out && count[ULL_MOVED_OUT] > with_outer))
         return ULL_JOB_RESUMING;
     if (count[ULL_MOVING_OUT] > 0 || (count[ULL_MOVED_OUT] > 0 && count[ULL_RESIDENT] > 0))
         return ULL_JOB_SUSPENDING;

@@ -54,6 +54,7 @@ bool ull__ledger_answer(struct ull__ledger *ledger, int slot, bool granted);
 /* What a mover says of a process; `bytes` are by the ledger's devices. */
 struct ull__residency_report {
     enum ull__residency residency;
+    enum ull__moved_by moved_by; /* of a process that is out; a member finds that out by itself */
     uint64_t moved_bytes, to_move_bytes;
     uint64_t evicted_bytes[ULL_MAX_DEVICES];
     uint64_t done;       /* number of a command; 0: the last one that was reported stays */

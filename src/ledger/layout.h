@@ -91,7 +91,7 @@ struct ull__slot {
     _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
     _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
     _Atomic uint32_t gated;      /* (O) carries out commands itself */
-    _Atomic uint32_t residency;  /* (M) enum ull__residency */
+    _Atomic uint32_t residency;  /* (M) enum ull__residency | enum ull__moved_by << 2 */
     _Atomic uint64_t done; /* (M) number of the last command that was carried out or refused */
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
     _Atomic uint32_t answers; /* (A) futex: + 2 for every answer of the daemon to its wants */

@@ -87,6 +87,8 @@ struct ull__job_spec {
 
 /* Where a process's memory is. */
 enum ull__residency { ULL_RESIDENT, ULL_MOVING_OUT, ULL_MOVED_OUT, ULL_MOVING_IN };
+/* By whose wish it is out. A process is out as long as any of the jobs around it wants that. */
+enum ull__moved_by { ULL_BY_JOB, ULL_BY_INNER, ULL_BY_OUTER };
 
 struct ull__ledger;
 
@@ -163,6 +165,7 @@ struct ull__process_view {
     struct ull__usage usage[ULL_MAX_DEVICES];
     bool gated;
     enum ull__residency residency;
+    enum ull__moved_by moved_by;
     uint64_t done; /* number of the last command carried out or refused */
     uint64_t moved_bytes, to_move_bytes;
     uint64_t evicted_bytes[ULL_MAX_DEVICES]; /* of what is held: in host memory now */

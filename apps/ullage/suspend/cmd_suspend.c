@@ -177,6 +177,9 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
         cli_say("%s", err.message);
     else if (waits && !quiet)
         cli_say("job %s comes back as soon as there is room for it", ull__ledger_spec(ledger)->name);
+    else if (moved.waits_for_outer && !quiet)
+        cli_say("job %s comes back with the job around it, which is suspended",
+                ull__ledger_spec(ledger)->name);
     else if (!quiet)
         say_done(ull__ledger_spec(ledger)->name, suspend, &moved, seconds);
     ull__ledger_close(ledger);

@@ -10,6 +10,7 @@
 #include "control.h"
 #include "error.h"
 #include "procfs.h"
+#include "relatives.h"
 #include "size.h"
 
 enum { POLL_NS = 20000000 };
@@ -17,6 +18,7 @@ enum { POLL_NS = 20000000 };
 struct move {
     struct ull__ledger *ledger;
     const struct move_options *options;
+    const struct relatives *relatives;
     bool out;
     uint64_t number; /* of the command */
     bool stopped;
@@ -80,7 +82,12 @@ static void report(struct move *move, int slot, const struct ull__process_view *
     say.moved_bytes = done ? held : 0;
     for (int d = 0; d < ULL_MAX_DEVICES && out; d++)
         say.evicted_bytes[d] = process->usage[d].held_bytes; /* contexts too */
+    if (residency == ULL_MOVED_OUT && !move->out)
+        say.moved_by = relatives_keep_out(move->relatives, process)    ? ULL_BY_INNER
+                       : relatives_out_around(move->relatives) != NULL ? ULL_BY_OUTER
+                                                                       : ULL_BY_JOB;
     ull__ledger_report(move->ledger, slot, process->pid, &say);
+    relatives_report(move->relatives, process, residency);
 }
 
 static ull_status move_by_driver(struct move *move, int slot,
@@ -102,12 +109,23 @@ static bool driver_moves(const struct move *move, const struct ull__process_view
            (held_by(process) > 0 || process->residency != ULL_RESIDENT);
 }
 
+/* On the way back: another job that has it wants it out still. */
+static bool stays_out(const struct move *move, const struct ull__process_view *process)
+{
+    return !move->out && process->residency == ULL_MOVED_OUT &&
+           (relatives_out_around(move->relatives) || relatives_keep_out(move->relatives, process));
+}
+
 static ull_status move_ungated(struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
     for (int slot = 0; next_process(move->ledger, &slot, &process); slot++) {
         if (!driver_moves(move, &process))
             continue;
+        if (stays_out(move, &process)) {
+            report(move, slot, &process, ULL_MOVED_OUT, true);
+            continue;
+        }
         ull_status status = move_by_driver(move, slot, &process, err);
         if (status != ULL_OK)
             return status;
@@ -126,7 +144,7 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
             continue;
         if (process.done < move->number)
             *all = false;
-        else if (!is_there(move, &process))
+        else if (!is_there(move, &process) && (move->out || process.moved_by == ULL_BY_JOB))
             return ull__fail(err, move->out ? ULL_E_DRIVER : ULL_E_NO_MEMORY,
                              "process %u (%s) could not be %s: %s", process.pid, process.command,
                              move->out ? "moved out" : "brought back",
@@ -202,14 +220,23 @@ static ull_status check_host(struct ull__ledger *ledger, struct ull_error *err)
         ull__size_text(available, have), ull__size_text(needed, need));
 }
 
-static ull_status check_state(struct ull__ledger *ledger, bool out, struct ull_error *err)
+static ull_status check_state(struct ull__ledger *ledger, bool out,
+                              const struct relatives *relatives, struct ull_error *err)
 {
     struct ull__job_view job;
+    enum ull__wanted wanted;
     ull__ledger_job(ledger, &job);
+    ull__ledger_commanded(ledger, &wanted);
+    struct ull__ledger *around = relatives_out_around(relatives);
+    bool with_outer = job.state == ULL_JOB_SUSPENDED && wanted == ULL_WANT_RESIDENT;
     const char *name = ull__ledger_spec(ledger)->name, *state = ull__job_state_name(job.state);
     if (job.state == ULL_JOB_WAITING)
         return ull__fail(err, ULL_E_INVALID, "job %s has not started yet", name);
-    if (out && job.state != ULL_JOB_RUNNING)
+    if (!out && with_outer && around)
+        return ull__fail(err, ULL_E_INVALID,
+                         "job %s is suspended as a part of job %s: resume that one", name,
+                         ull__ledger_spec(around)->name);
+    if (out && job.state != ULL_JOB_RUNNING && !with_outer)
         return ull__fail(err, ULL_E_INVALID, "job %s is %s already", name, state);
     if (!out && job.state == ULL_JOB_RUNNING)
         return ull__fail(err, ULL_E_INVALID, "job %s is running, there is nothing to resume", name);
@@ -235,11 +262,13 @@ static ull_status check_processes(struct ull__ledger *ledger, struct ull_error *
 }
 
 /* All or none: who found no room is out, so the others go out too. */
-static void all_out(struct ull__ledger *ledger, const struct move_options *options,
-                    struct ull_error *err)
+static void all_out(const struct move *failed, struct ull_error *err)
 {
-    struct move_options quiet = *options;
-    struct move out = {.ledger = ledger, .options = &quiet, .out = true, .stopped = false};
+    struct move_options quiet = *failed->options;
+    struct move out = *failed;
+    out.options = &quiet;
+    out.out = true;
+    out.stopped = false;
     struct ull_error also = {""};
     quiet.step = NULL;
     if (carry_out(&out, &also) != ULL_OK && err) {
@@ -249,24 +278,32 @@ static void all_out(struct ull__ledger *ledger, const struct move_options *optio
     }
 }
 
-ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *options,
-                        struct move_progress *moved, struct ull_error *err)
+/* The driver's part needs to know of the jobs inside, too. */
+static void open_relatives(struct relatives *relatives, struct ull__ledger *ledger)
 {
-    struct move move = {.ledger = ledger, .options = options, .out = true};
-    ull_status status = check_state(ledger, true, err);
+    struct ull__process_view process;
+    bool by_driver = false;
+    for (int slot = 0; next_process(ledger, &slot, &process); slot++)
+        by_driver |= !process.gated;
+    relatives_open(relatives, ledger, by_driver);
+}
+
+static ull_status move_out(struct move *move, struct ull_error *err)
+{
+    ull_status status = check_state(move->ledger, true, move->relatives, err);
     if (status == ULL_OK)
-        status = check_processes(ledger, err);
+        status = check_processes(move->ledger, err);
     if (status == ULL_OK)
-        status = check_host(ledger, err);
+        status = check_host(move->ledger, err);
     if (status != ULL_OK)
         return status;
-    status = carry_out(&move, err);
-    if (status == ULL_OK) {
-        *moved = move.progress;
+    status = carry_out(move, err);
+    if (status == ULL_OK)
         return ULL_OK;
-    }
-    struct move back = {.ledger = ledger, .options = options, .stopped = true};
+    struct move back = *move;
     struct ull_error also = {""};
+    back.out = false;
+    back.stopped = true;
     ull_status came = carry_out(&back, &also);
     if (came != ULL_OK && err) {
         size_t used = strlen(err->message);
@@ -274,22 +311,44 @@ ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *o
                  "; and then not all came back: %.200s; try `ullage resume`", also.message);
     }
     if (came == ULL_E_NO_MEMORY)
-        all_out(ledger, options, err);
+        all_out(move, err);
     return status;
+}
+
+static ull_status move_back(struct move *move, struct ull_error *err)
+{
+    ull_status status = check_state(move->ledger, false, move->relatives, err);
+    if (status == ULL_OK)
+        status = carry_out(move, err);
+    if (status == ULL_E_NO_MEMORY)
+        all_out(move, err);
+    return status;
+}
+
+static ull_status act(struct move *move, struct move_progress *moved, struct ull_error *err)
+{
+    struct relatives relatives;
+    open_relatives(&relatives, move->ledger);
+    move->relatives = &relatives;
+    ull_status status = move->out ? move_out(move, err) : move_back(move, err);
+    if (status == ULL_OK) {
+        *moved = move->progress;
+        moved->waits_for_outer = !move->out && relatives_out_around(&relatives) != NULL;
+    }
+    relatives_close(&relatives);
+    return status;
+}
+
+ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *options,
+                        struct move_progress *moved, struct ull_error *err)
+{
+    struct move move = {.ledger = ledger, .options = options, .out = true};
+    return act(&move, moved, err);
 }
 
 ull_status job_move_back(struct ull__ledger *ledger, const struct move_options *options,
                          struct move_progress *moved, struct ull_error *err)
 {
     struct move move = {.ledger = ledger, .options = options, .out = false};
-    ull_status status = check_state(ledger, false, err);
-    if (status == ULL_OK)
-        status = carry_out(&move, err);
-    if (status == ULL_OK) {
-        *moved = move.progress;
-        return ULL_OK;
-    }
-    if (status == ULL_E_NO_MEMORY)
-        all_out(ledger, options, err);
-    return status;
+    return act(&move, moved, err);
 }

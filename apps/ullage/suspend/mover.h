@@ -12,6 +12,7 @@
 struct move_progress {
     uint64_t moved_bytes, to_move_bytes;
     int processes, there; /* of the job, and those that are where they shall be */
+    bool waits_for_outer; /* it comes back with the job around it, which is suspended */
 };
 
 struct move_options {

@@ -126,8 +126,19 @@ static void outer_jobs_command_too(void **state)
     assert_int_equal(ull__member_wanted(m), ULL_WANT_MOVED_OUT); /* any of them holds it out */
     say(ULL_MOVED_OUT, 5, true, NULL);
     assert_int_equal(process(test_slot(m, 1)).evicted_bytes[1], 5);
+    assert_int_equal(process(test_slot(m, 1)).moved_by, ULL_BY_JOB);
+    struct ull__job_view seen;
+    ull__ledger_job(inner, &seen);
+    assert_int_equal(seen.state, ULL_JOB_SUSPENDED); /* as a part of the outer one */
     ull__ledger_command(ledger, ULL_WANT_RESIDENT);
     assert_int_equal(ull__member_wanted(m), ULL_WANT_RESIDENT);
+    ull__ledger_command(inner, ULL_WANT_MOVED_OUT);
+    assert_int_equal(ull__member_wanted(m), ULL_WANT_MOVED_OUT);
+    say(ULL_MOVED_OUT, 5, true, NULL);
+    assert_int_equal(process(test_slot(m, 1)).moved_by, ULL_BY_INNER);
+    assert_int_equal(job().state, ULL_JOB_RUNNING); /* with a part of it suspended */
+    ull__ledger_job(inner, &seen);
+    assert_int_equal(seen.state, ULL_JOB_SUSPENDED);
     test_die(m);
     ull__ledger_sweep(inner, test_not_listed, NULL);
     ull__ledger_sweep(ledger, test_not_listed, NULL);

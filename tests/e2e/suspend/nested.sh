@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+#
+# A job inside a job: a process is out as long as either wants it out, and each says so.
+#
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+# shellcheck source=tests/e2e/suspend/gated_lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
+cards 6GiB
+
+states() { echo "$(job_value outer state) $(job_value inner state)"; }
+# MiB that are out: of the outer job, and of the inner one
+out() { echo "$(($(job_value outer evicted_bytes) / MIB)) $(($(job_value inner evicted_bytes) / MIB))"; }
+held() { echo $(($(ps_json "next(v['held_bytes'] for j in d['jobs'] if j['name'] == '$1' for v in j['devices'])") / MIB)); }
+
+# act WORD JOB CODE STATES: what is left on the card is what is not out
+act() {
+    capture "$ULLAGE" "$1" --timeout 20 "$2"
+    is "$mode: $1 $2" "$CODE $(states)" "$3 $4"
+}
+
+timeout 60 "$WORKER" init 0 alloc 20M 3 rounds 20 0 sum >"$T/alone"
+timeout 60 "$WORKER" init 0 alloc 20M 2 rounds 20 0 sum >>"$T/alone"
+for mode in --suspendable --quiet; do # the latter is there already: moved by the driver
+    # shellcheck disable=SC2016 # for the job's shell
+    spawn "$ULLAGE" run -q $mode -m 3GiB --name outer -- sh -c '
+        "$0" run -q '$mode' -m 2GiB --name inner -- "$1" init 0 alloc 20M 3 touch "$2.in" wait "$2.go" rounds 20 0 sum &
+        "$1" init 0 alloc 20M 2 touch "$2.out" wait "$2.go" rounds 20 0 sum
+        wait' "$ULLAGE" "$WORKER" "$T/m$mode"
+    job=$PID
+    wait_for 20 test -e "$T/m$mode.in"
+    wait_for 20 test -e "$T/m$mode.out"
+    act suspend outer 0 "suspended suspended"
+    # Of the outer one's 100 MiB and the inner one's 60; the driver moves all that they hold.
+    wanted=("100 60" "60 60")
+    [ $mode = --suspendable ] || wanted=("$(held outer) $(held inner)" "$(held inner) $(held inner)")
+    is "$mode: all of it is out" "$(out)" "${wanted[0]}"
+    act suspend outer 1 "suspended suspended"
+    act resume inner 1 "suspended suspended"
+    like "$mode: it says with whom it comes back" "$ERR" 'job inner is suspended as a part of job outer: resume that one'
+    act resume outer 0 "running running"
+    is "$mode: nothing is out" "$(out)" "0 0"
+    act resume outer 1 "running running"
+
+    act suspend inner 0 "running suspended"
+    is "$mode: only the inner one is out" "$(out)" "${wanted[1]}"
+    act suspend inner 1 "running suspended"
+    act suspend outer 0 "suspended suspended"
+    is "$mode: the rest too" "$(out)" "${wanted[0]}"
+    act resume outer 0 "running suspended"
+    is "$mode: the inner one stays out" "$(out)" "${wanted[1]}"
+    act resume inner 0 "running running"
+
+    act suspend outer 0 "suspended suspended"
+    act suspend inner 0 "suspended suspended"
+    act suspend inner 1 "suspended suspended"
+    act resume inner 0 "suspended suspended"
+    like "$mode: resumed, it waits for the one around it" "$ERR" 'job inner comes back with the job around it'
+    act resume outer 0 "running running"
+    is "$mode: nothing is out any more" "$(out)" "0 0"
+    touch "$T/m$mode.go"
+    wait_for 30 gone "$job"
+    is "$mode: the same to the last bit" "$(sort "$T/$job.out")" "$(sort "$T/alone")"
+    check "$mode: nothing is left on the card" wait_for 10 card_is_empty
+done
+done_testing
