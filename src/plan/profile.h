@@ -1,0 +1,34 @@
+/*
+ * profile.h: what a planner knows of a device: sizes and rates. Sources of each figure are in the device's file
+ * (devices/NAME.json).
+ */
+#ifndef ULLAGE_PLAN_PROFILE_H
+#define ULLAGE_PLAN_PROFILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ull__profile {
+    char name[32];
+    uint64_t memory_bytes;
+    uint64_t host_bytes; /* of the machine it is in, for what is sent there */
+
+    /* Rates that programs reach, not those of a data sheet. */
+    double bytes_per_second;       /* memory of the device, read or written */
+    double matrix_per_second;      /* operations of f32 products, with TF32 where there is that */
+    double matrix_half_per_second; /* of 16-bit products */
+    double flops_per_second;       /* of all other arithmetic, f32 */
+    double link_per_second;        /* bytes to or from the host, each way */
+    double host_bytes_per_second;  /* memory of the host */
+    double launch_seconds;         /* of one node */
+    bool bf16, f16;                /* has matrix units for them */
+
+    /* Convolutions without a workspace take this much longer; 1: there is no other way. */
+    double lean_convolution;
+
+    /* Beside the planned regions: the context, handles of libraries, captured graphs. */
+    uint64_t outside_bytes;
+    uint64_t alignment; /* of buffers */
+};
+
+#endif

@@ -1,0 +1,218 @@
+/* program.c: a graph with numbers. See program.h. */
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "op.h"
+#include "ops.h"
+
+static int64_t rounded(int64_t bytes, uint64_t alignment)
+{
+    int64_t unit = alignment > 0 ? (int64_t)alignment : 1;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t *values,
+                         const struct ull__profile *profile)
+{
+    const struct ull__node *of = &graph->nodes[node];
+    struct ull__cost cost;
+    ull__op_cost(graph, node, values, &cost);
+    bool half = of->input_count > 0 && of->inputs[0] != ULL_NONE &&
+                ull__type_is_half(graph->tensors[of->inputs[0]].type);
+    double arithmetic =
+        cost.matrix_flops / (half ? profile->matrix_half_per_second : profile->matrix_per_second) +
+        cost.flops / profile->flops_per_second;
+    double rate =
+        (of->op->flags & ULL_OP_COPY) != 0 ? profile->link_per_second : profile->bytes_per_second;
+    double traffic = cost.bytes / rate;
+    return (arithmetic > traffic ? arithmetic : traffic) + profile->launch_seconds;
+}
+
+static bool is_convolution(const struct ull__op *op)
+{
+    return op == &ull__op_conv2d || op == &ull__op_conv2d_grad_input ||
+           op == &ull__op_conv2d_grad_weight || op == &ull__op_conv_transpose2d;
+}
+
+/* The buffer of a tensor's memory, made at its first use. ULL_NONE: an error. */
+static int buffer_of(struct ull__program *program, int tensor, const int64_t *values,
+                     const struct ull__profile *profile, struct ull_error *err)
+{
+    const struct ull__graph *graph = program->graph;
+    int owner = ull__tensor_owner(graph, tensor);
+    if (program->buffer_of[owner] != ULL_NONE) {
+        program->buffer_of[tensor] = program->buffer_of[owner];
+        return program->buffer_of[owner];
+    }
+    const struct ull__tensor *of = &graph->tensors[owner];
+    int64_t bytes = ull__tensor_bytes(graph, owner, values);
+    if (bytes < 0 || bytes > INT64_MAX / 4) {
+        char text[160];
+        ull__fail(err, ULL_E_INVALID, "tensor '%s' %s is larger than there can be", of->name,
+                  ull__tensor_text(graph, owner, text, sizeof(text)));
+        return ULL_NONE;
+    }
+    int made = program->buffer_count++;
+    program->buffers[made] = (struct ull__program_buffer){.tensor = owner,
+                                                          .bytes = rounded(bytes, profile->alignment),
+                                                          .role = of->role,
+                                                          .life = of->life,
+                                                          .item = ULL_NONE,
+                                                          .last_forward = ULL_NONE};
+    program->buffer_of[owner] = program->buffer_of[tensor] = made;
+    return made;
+}
+
+/* Appends a buffer to the references of an item, unless it is there. */
+static void refer(struct ull__program *program, int first, int *count, int buffer)
+{
+    for (int i = 0; i < *count; ++i) {
+        if (program->refs[first + i] == buffer) {
+            return;
+        }
+    }
+    program->refs[first + (*count)++] = buffer;
+}
+
+static ull_status add_item(struct ull__program *program, int at, const int64_t *values,
+                           const struct ull__profile *profile, int *refs, struct ull_error *err)
+{
+    const struct ull__graph *graph = program->graph;
+    const struct ull__node *node = &graph->nodes[at];
+    struct ull__program_item *item = &program->items[program->item_count];
+    *item = (struct ull__program_item){.node = at,
+                                       .first_input = ULL_NONE,
+                                       .inputs = *refs,
+                                       .forward = node->pass == ULL_PASS_FORWARD,
+                                       .update = node->phase == ULL_PHASE_UPDATE,
+                                       .inplace = (node->op->flags & ULL_OP_INPLACE) != 0};
+    for (int i = 0; i < node->input_count; ++i) {
+        if (node->inputs[i] != ULL_NONE) {
+            int buffer = buffer_of(program, node->inputs[i], values, profile, err);
+            if (buffer == ULL_NONE) {
+                return ULL_E_INVALID;
+            }
+            item->first_input = i == 0 ? buffer : item->first_input;
+            refer(program, item->inputs, &item->input_count, buffer);
+        }
+    }
+    item->outputs = item->inputs + item->input_count;
+    for (int i = 0; i < node->output_count; ++i) {
+        int buffer = buffer_of(program, node->outputs[i], values, profile, err);
+        if (buffer == ULL_NONE) {
+            return ULL_E_INVALID;
+        }
+        if (!graph->tensors[node->outputs[i]].writes) {
+            struct ull__program_buffer *made = &program->buffers[buffer];
+            made->item = program->item_count;
+            made->last_forward = program->item_count;
+            made->forward = item->forward;
+            refer(program, item->outputs, &item->output_count, buffer);
+        }
+    }
+    *refs = item->outputs + item->output_count;
+    int64_t workspace = ull__op_workspace(graph, at, values);
+    if (workspace < 0 || workspace > INT64_MAX / 4) {
+        return ull__fail(err, ULL_E_INVALID, "%s (node %d) needs more workspace than there can be",
+                         node->op->name, at);
+    }
+    item->workspace = rounded(workspace, profile->alignment);
+    item->seconds = item->lean_seconds = ull__node_seconds(graph, at, values, profile);
+    if (is_convolution(node->op)) {
+        item->lean_seconds *= profile->lean_convolution;
+    }
+    program->item_count += 1;
+    return ULL_OK;
+}
+
+/* Who reads what when, and what is there all the time. */
+static ull_status look(struct ull__program *program, struct ull_error *err)
+{
+    for (int i = 0; i < program->item_count; ++i) {
+        const struct ull__program_item *item = &program->items[i];
+        program->forward_items += item->forward && i == program->forward_items;
+        for (int j = 0; j < item->input_count; ++j) {
+            struct ull__program_buffer *buffer = &program->buffers[program->refs[item->inputs + j]];
+            if (item->forward) {
+                buffer->last_forward = i;
+            } else {
+                buffer->backward = true;
+            }
+        }
+    }
+    for (int i = 0; i < program->graph->loss_count; ++i) {
+        int buffer = program->buffer_of[program->graph->losses[i]];
+        if (buffer != ULL_NONE) {
+            program->buffers[buffer].result = true;
+        }
+    }
+    for (int i = 0; i < program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &program->buffers[i];
+        int64_t *total = buffer->life == ULL_LIFE_PERSISTENT ? &program->persistent_bytes
+                         : buffer->life == ULL_LIFE_STEP     ? &program->step_bytes
+                                                             : NULL;
+        if (total != NULL) {
+            program->role_bytes[buffer->role] += buffer->bytes;
+            if (__builtin_add_overflow(*total, buffer->bytes, total)) {
+                return ull__fail(err, ULL_E_INVALID, "the weights are larger than there can be");
+            }
+        }
+    }
+    return ULL_OK;
+}
+
+ull_status ull__program_create(const struct ull__graph *graph, const int64_t *values,
+                               const struct ull__profile *profile, struct ull__program **program,
+                               struct ull_error *err)
+{
+    struct ull__program *made = calloc(1, sizeof(*made));
+    size_t refs = 1, tensors = (size_t)graph->tensor_count + 1, nodes = (size_t)graph->node_count + 1;
+    for (int i = 0; i < graph->node_count; ++i) {
+        refs += (size_t)(graph->nodes[i].input_count + graph->nodes[i].output_count);
+    }
+    if (made != NULL) {
+        made->graph = graph;
+        made->items = calloc(nodes, sizeof(*made->items));
+        made->buffers = calloc(tensors, sizeof(*made->buffers));
+        made->refs = calloc(refs, sizeof(*made->refs));
+        made->buffer_of = malloc(tensors * sizeof(*made->buffer_of));
+    }
+    if (made == NULL || made->items == NULL || made->buffers == NULL || made->refs == NULL ||
+        made->buffer_of == NULL) {
+        ull__program_destroy(made);
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a program of %zu nodes", nodes - 1);
+    }
+    for (size_t i = 0; i < tensors; ++i) {
+        made->buffer_of[i] = ULL_NONE;
+    }
+    int used = 0;
+    ull_status status = ULL_OK;
+    for (int i = 0; i < graph->node_count && status == ULL_OK; ++i) {
+        if ((graph->nodes[i].op->flags & ULL_OP_VIEW) == 0) {
+            status = add_item(made, i, values, profile, &used, err);
+        }
+    }
+    if (status == ULL_OK) {
+        status = look(made, err);
+    }
+    if (status != ULL_OK) {
+        ull__program_destroy(made);
+        return status;
+    }
+    *program = made;
+    return ULL_OK;
+}
+
+void ull__program_destroy(struct ull__program *program)
+{
+    if (program != NULL) {
+        free(program->items);
+        free(program->buffers);
+        free(program->refs);
+        free(program->buffer_of);
+        free(program);
+    }
+}

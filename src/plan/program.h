@@ -1,0 +1,66 @@
+/*
+ * program.h: a training step with numbers in the place of symbols: what is decided on.
+ *
+ *     graph, values, device --ull__program_create--> program --ull__schedule (schedule.h)--> peak, time
+ *
+ * An item is a node that does work: views have none, and their readers read what they look at. A buffer is a tensor
+ * that has memory of its own. Items are in the order of the graph: forward, backward, update.
+ */
+#ifndef ULLAGE_PLAN_PROGRAM_H
+#define ULLAGE_PLAN_PROGRAM_H
+
+#include "graph.h"
+#include "profile.h"
+
+struct ull__program_buffer {
+    int tensor;
+    int64_t bytes; /* rounded up to the device's alignment */
+    enum ull__role role;
+    enum ull__life life;
+    int item;         /* that makes it; ULL_NONE: it is there before */
+    int last_forward; /* the last item of the forward pass that reads it; its own if there is none */
+    bool forward;     /* made by the forward pass, so it can be made again */
+    bool backward;    /* read after the forward pass */
+    bool result;      /* what the step is for: a loss; never dropped */
+};
+
+struct ull__program_item {
+    int node;
+    double seconds, lean_seconds; /* with and without the workspace */
+    int64_t workspace;            /* rounded up; 0: it has none */
+    int inputs, input_count;      /* places in `refs`: buffers, none twice */
+    int outputs, output_count;
+    int first_input; /* the buffer of input 0; ULL_NONE */
+    bool forward, update;
+    bool inplace; /* output 0 may take the place of first_input */
+    bool once;    /* cannot be run again: it draws or writes what only one run may (none today) */
+};
+
+struct ull__program {
+    const struct ull__graph *graph; /* must outlive the program */
+    struct ull__program_item *items;
+    int item_count;
+    int forward_items; /* these are the first */
+    struct ull__program_buffer *buffers;
+    int buffer_count;
+    int *refs;
+    int *buffer_of; /* by tensor: of the owner of its memory; ULL_NONE: nothing reads or writes it */
+
+    int64_t persistent_bytes;      /* from step to step */
+    int64_t step_bytes;            /* over the micro-steps of a step */
+    int64_t role_bytes[ULL_ROLES]; /* of both, by role */
+};
+
+/*
+ * ULL_E_INVALID: a size that overflows, naming the tensor. ULL_E_NO_MEMORY. Caller destroys.
+ */
+ull_status ull__program_create(const struct ull__graph *graph, const int64_t *values,
+                               const struct ull__profile *profile, struct ull__program **program,
+                               struct ull_error *err);
+void ull__program_destroy(struct ull__program *program);
+
+/* Seconds of a node on a device: the larger of arithmetic and traffic, and a launch. */
+double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t *values,
+                         const struct ull__profile *profile);
+
+#endif

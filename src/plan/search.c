@@ -1,0 +1,483 @@
+/* search.c: finding decisions. See search.h. */
+#include "search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+
+enum { LEVELS = 24, FEW = 13, EXACTLY_TRIED = 6, TAKEN_BACK = 48 };
+
+struct search {
+    const struct ull__program *program;
+    const struct ull__search_options *options;
+    struct ull__scheduler *scheduler;
+    struct ull__frontier *frontier;
+    int *candidates; /* buffers of which something can be decided */
+    int candidate_count;
+    struct ull__decision current, trial;
+    struct ull__cost_of cost; /* of `current`, whose schedule the scheduler holds after look() */
+    bool *seen;               /* by buffer, for again_seconds */
+    long schedules_left;
+    bool failed;
+};
+
+/* What can be done with one buffer or item. */
+struct move {
+    int buffer; /* ULL_NONE: the item becomes lean */
+    int item;
+    enum ull__keep to;
+    double score;
+};
+
+static double seconds_of(const struct ull__cost_of *cost)
+{
+    return cost->micro_seconds + cost->update_seconds;
+}
+
+/* --- The frontier --- */
+
+bool ull__frontier_put(struct ull__frontier *frontier, const struct ull__program *program,
+                       const struct ull__decision *decision, const struct ull__cost_of *cost)
+{
+    /* From the most memory to the least, so times rise. */
+    int at = 0;
+    while (at < frontier->count && frontier->entries[at].cost.peak_bytes > cost->peak_bytes) {
+        at += 1;
+    }
+    int same = at < frontier->count && frontier->entries[at].cost.peak_bytes == cost->peak_bytes;
+    for (int i = at; i < frontier->count && i <= at; ++i) {
+        if (seconds_of(&frontier->entries[i].cost) <= seconds_of(cost)) {
+            return true; /* no larger and no slower */
+        }
+    }
+    int first = at;
+    while (first > 0 && seconds_of(&frontier->entries[first - 1].cost) >= seconds_of(cost)) {
+        first -= 1;
+    }
+    struct ull__found found = {{NULL, NULL}, *cost};
+    if (!ull__decision_create(program, &found.decision)) {
+        return false;
+    }
+    ull__decision_copy(program, &found.decision, decision);
+    int after = at + same;
+    for (int i = first; i < after; ++i) {
+        ull__decision_finish(&frontier->entries[i].decision);
+    }
+    if (frontier->count - (after - first) + 1 > frontier->room) {
+        int room = frontier->room == 0 ? 64 : 2 * frontier->room;
+        struct ull__found *more = realloc(frontier->entries, sizeof(*more) * (size_t)room);
+        if (more == NULL) {
+            ull__decision_finish(&found.decision);
+            return false;
+        }
+        frontier->entries = more;
+        frontier->room = room;
+    }
+    memmove(&frontier->entries[first + 1], &frontier->entries[after],
+            sizeof(found) * (size_t)(frontier->count - after));
+    frontier->entries[first] = found;
+    frontier->count += 1 - (after - first);
+    return true;
+}
+
+void ull__frontier_finish(struct ull__frontier *frontier)
+{
+    for (int i = 0; i < frontier->count; ++i) {
+        ull__decision_finish(&frontier->entries[i].decision);
+    }
+    free(frontier->entries);
+    *frontier = (struct ull__frontier){NULL, 0, 0};
+}
+
+/* --- Looking at decisions --- */
+
+static void look(struct search *s, const struct ull__decision *decision, struct ull__cost_of *cost)
+{
+    ull__schedule(s->scheduler, decision, cost);
+    s->schedules_left -= 1;
+    if (!ull__frontier_put(s->frontier, s->program, decision, cost)) {
+        s->failed = true;
+    }
+}
+
+/* Bytes above a level, added over all places: falls with each step down, also where many places are equally high. */
+static double above(const struct search *s, int64_t level)
+{
+    int count;
+    double total = 0;
+    const int64_t *bytes = ull__schedule_bytes(s->scheduler);
+    ull__schedule_order(s->scheduler, &count);
+    for (int i = 0; i < count; ++i) {
+        total += bytes[i] > level ? (double)(bytes[i] - level) : 0;
+    }
+    return total;
+}
+
+/* About how long it takes to make a buffer again: with what it needs that is not kept nor made again anyway. */
+static double again_seconds(struct search *s, int buffer, int depth)
+{
+    const struct ull__program_buffer *of = &s->program->buffers[buffer];
+    if (of->item == ULL_NONE || s->seen[buffer] || depth > 64) {
+        return 0;
+    }
+    s->seen[buffer] = true;
+    const struct ull__program_item *item = &s->program->items[of->item];
+    double total = item->seconds;
+    for (int i = 0; i < item->input_count; ++i) {
+        int input = s->program->refs[item->inputs + i];
+        const struct ull__program_buffer *needs = &s->program->buffers[input];
+        if (needs->forward && needs->life == ULL_LIFE_PASSING &&
+            s->current.keep[input] == ULL_DROP && !needs->backward) {
+            total += again_seconds(s, input, depth + 1);
+        }
+    }
+    s->seen[buffer] = false;
+    return total;
+}
+
+/* Puts a move among the `most` best, which are in order. */
+static void insert(struct move *moves, int *count, int most, const struct move *move)
+{
+    if (*count == most && moves[most - 1].score >= move->score) {
+        return;
+    }
+    int at = *count < most ? (*count)++ : most - 1;
+    while (at > 0 && moves[at - 1].score < move->score) {
+        moves[at] = moves[at - 1];
+        at -= 1;
+    }
+    moves[at] = *move;
+}
+
+/* The most promising moves among what is in memory at a place. */
+static int moves_at(struct search *s, int place, struct move *moves, int most)
+{
+    int count = 0, stays;
+    const struct ull__stay *stay = ull__schedule_stays(s->scheduler, &stays);
+    const struct ull__placed *order = ull__schedule_order(s->scheduler, &(int){0});
+    for (int i = 0; i < stays; ++i, ++stay) {
+        if (stay->begin > place || stay->end < place) {
+            continue;
+        }
+        if (stay->buffer == ULL_NONE) {
+            int at = order[stay->begin].item;
+            const struct ull__program_item *item = &s->program->items[at];
+            double more = item->lean_seconds - item->seconds;
+            if (!s->options->no_lean) {
+                insert(moves, &count, most,
+                       &(struct move){ULL_NONE, at, ULL_KEEP,
+                                      (double)item->workspace / (more + 1e-9)});
+            }
+            continue;
+        }
+        const struct ull__program_buffer *buffer = &s->program->buffers[stay->buffer];
+        if (!buffer->forward || buffer->result || s->current.keep[stay->buffer] != ULL_KEEP ||
+            buffer->bytes < s->options->smallest_dropped || buffer->bytes == 0) {
+            continue;
+        }
+        if (!s->options->no_drop) {
+            insert(moves, &count, most,
+                   &(struct move){stay->buffer, ULL_NONE, ULL_DROP,
+                                  (double)buffer->bytes / (again_seconds(s, stay->buffer, 0) + 1e-9)});
+        }
+    }
+    return count;
+}
+
+/* The largest buffers in memory at a place that could be sent to the host. */
+static int sends_at(struct search *s, int place, struct move *moves, int most)
+{
+    int count = 0, stays;
+    const struct ull__stay *stay = ull__schedule_stays(s->scheduler, &stays);
+    for (int i = 0; i < stays && !s->options->no_send; ++i, ++stay) {
+        if (stay->buffer == ULL_NONE || stay->begin > place || stay->end < place) {
+            continue;
+        }
+        const struct ull__program_buffer *buffer = &s->program->buffers[stay->buffer];
+        /* What came first has the most time to leave, and to come back. */
+        if (buffer->forward && buffer->backward && !buffer->result &&
+            s->current.keep[stay->buffer] == ULL_KEEP &&
+            buffer->bytes >= s->options->smallest_dropped && buffer->bytes > 0) {
+            insert(moves, &count, most,
+                   &(struct move){stay->buffer, ULL_NONE, ULL_SEND,
+                                  (double)buffer->bytes * (double)(stay->end - stay->begin)});
+        }
+    }
+    return count;
+}
+
+static void apply(struct ull__decision *decision, const struct move *move)
+{
+    if (move->buffer == ULL_NONE) {
+        decision->lean[move->item] = 1;
+    } else {
+        decision->keep[move->buffer] = (uint8_t)move->to;
+    }
+}
+
+/* One step down towards a level. False: nothing lowers it. */
+static bool step_down(struct search *s, int64_t level)
+{
+    struct move moves[EXACTLY_TRIED + 2];
+    int count = moves_at(s, s->cost.peak_at, moves, EXACTLY_TRIED);
+    count += sends_at(s, s->cost.peak_at, moves + count, 2);
+    double before = above(s, level), best = 0;
+    int chosen = -1;
+    struct ull__cost_of chosen_cost = {0};
+    for (int i = 0; i < count; ++i) {
+        struct ull__cost_of cost;
+        ull__decision_copy(s->program, &s->trial, &s->current);
+        apply(&s->trial, &moves[i]);
+        look(s, &s->trial, &cost);
+        double fewer = before - above(s, level);
+        double more = seconds_of(&cost) - seconds_of(&s->cost);
+        double worth = fewer / ((more > 0 ? more : 0) + 1e-9);
+        if (fewer > 0 && worth > best) {
+            best = worth;
+            chosen = i;
+            chosen_cost = cost;
+        }
+    }
+    if (chosen < 0) {
+        ull__schedule(s->scheduler, &s->current, &s->cost);
+        return false;
+    }
+    apply(&s->current, &moves[chosen]);
+    ull__schedule(s->scheduler, &s->current, &s->cost);
+    (void)chosen_cost;
+    return true;
+}
+
+/* Takes back what turns out not to be needed below a level, what saves the most time first. */
+static void take_back(struct search *s, int64_t level, int most)
+{
+    struct move moves[TAKEN_BACK];
+    int count = 0;
+    most = most < TAKEN_BACK ? most : TAKEN_BACK;
+    for (int i = 0; i < s->candidate_count; ++i) {
+        int buffer = s->candidates[i];
+        if (s->current.keep[buffer] != ULL_KEEP && s->program->buffers[buffer].backward) {
+            insert(moves, &count, most,
+                   &(struct move){buffer, ULL_NONE, ULL_KEEP,
+                                  s->program->items[s->program->buffers[buffer].item].seconds});
+        }
+    }
+    for (int i = 0; i < count && s->schedules_left > 0; ++i) {
+        uint8_t was = s->current.keep[moves[i].buffer];
+        struct ull__cost_of cost;
+        s->current.keep[moves[i].buffer] = ULL_KEEP;
+        look(s, &s->current, &cost);
+        if (cost.peak_bytes <= level && seconds_of(&cost) < seconds_of(&s->cost)) {
+            s->cost = cost;
+        } else {
+            s->current.keep[moves[i].buffer] = was;
+        }
+    }
+    ull__schedule(s->scheduler, &s->current, &s->cost);
+}
+
+/* --- Where to begin --- */
+
+void ull__decide_by_cuts(const struct ull__program *program, const bool *cut,
+                         struct ull__decision *decision)
+{
+    int *segment = calloc((size_t)program->forward_items + 1, sizeof(*segment));
+    for (int i = 0; segment != NULL && i < program->forward_items; ++i) {
+        segment[i + 1] = segment[i] + cut[i];
+    }
+    for (int i = 0; segment != NULL && i < program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &program->buffers[i];
+        if (!buffer->forward || buffer->item == ULL_NONE || buffer->life != ULL_LIFE_PASSING) {
+            continue;
+        }
+        bool crosses = segment[buffer->last_forward] > segment[buffer->item];
+        decision->keep[i] = crosses || buffer->result ? ULL_KEEP : ULL_DROP;
+    }
+    free(segment);
+}
+
+bool ull__cuts_at_blocks(const struct ull__program *program, int every, bool *cut)
+{
+    int blocks = 0, before = ULL_NONE;
+    for (int i = 0; i < program->forward_items; ++i) {
+        int block = program->graph->nodes[program->items[i].node].block;
+        cut[i] = false;
+        if (i > 0 && block != before) {
+            cut[i - 1] = blocks++ % every == 0;
+        }
+        before = block;
+    }
+    return blocks > 1;
+}
+
+/* Cuts that divide the bytes that the forward pass makes into equal parts. */
+static void cuts_by_bytes(const struct ull__program *program, int parts, bool *cut)
+{
+    double total = 0, so_far = 0;
+    for (int turn = 0; turn < 2; ++turn) {
+        int part = 1;
+        for (int i = 0; i < program->forward_items; ++i) {
+            double bytes = 0;
+            for (int j = 0; j < program->items[i].output_count; ++j) {
+                bytes += (double)program->buffers[program->refs[program->items[i].outputs + j]].bytes;
+            }
+            if (turn == 0) {
+                total += bytes;
+                cut[i] = false;
+                continue;
+            }
+            so_far += bytes;
+            if (so_far * parts >= total * part) {
+                cut[i] = true;
+                part += 1;
+            }
+        }
+    }
+}
+
+/* From decisions by cuts: each is taken as it is, and then filled up to some levels. */
+static void begin_at_cuts(struct search *s, const struct ull__decision *first)
+{
+    bool *cut = calloc((size_t)s->program->forward_items + 1, sizeof(*cut));
+    if (cut == NULL) {
+        s->failed = true;
+        return;
+    }
+    static const int parts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24};
+    for (size_t i = 0; i < 2 * sizeof(parts) / sizeof(parts[0]) && s->schedules_left > 0; ++i) {
+        size_t which = i / 2;
+        if (i % 2 == 0) {
+            if (!ull__cuts_at_blocks(s->program, parts[which], cut)) {
+                continue;
+            }
+        } else {
+            cuts_by_bytes(s->program, parts[which] + 1, cut);
+        }
+        ull__decision_copy(s->program, &s->current, first);
+        ull__decide_by_cuts(s->program, cut, &s->current);
+        look(s, &s->current, &s->cost);
+        int64_t peak = s->cost.peak_bytes;
+        for (int step = 0; step < 4 && s->schedules_left > 0; ++step) {
+            take_back(s, peak + peak * step / 8, TAKEN_BACK);
+        }
+    }
+    free(cut);
+}
+
+/* --- The whole --- */
+
+static void find_candidates(struct search *s)
+{
+    for (int i = 0; i < s->program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &s->program->buffers[i];
+        if (buffer->forward && buffer->item != ULL_NONE && buffer->life == ULL_LIFE_PASSING &&
+            buffer->bytes > 0 && !buffer->result && buffer->bytes >= s->options->smallest_dropped) {
+            s->candidates[s->candidate_count++] = i;
+        }
+    }
+}
+
+/* All ways to keep and drop. */
+static void search_all(struct search *s, const struct ull__decision *first)
+{
+    for (unsigned ways = 0; ways < 1u << s->candidate_count; ++ways) {
+        ull__decision_copy(s->program, &s->current, first);
+        for (int i = 0; i < s->candidate_count; ++i) {
+            s->current.keep[s->candidates[i]] = (ways >> i & 1) != 0 ? ULL_DROP : ULL_KEEP;
+        }
+        look(s, &s->current, &s->cost);
+    }
+}
+
+/* Downwards over levels between the most and the least that is needed. */
+static void descend(struct search *s, const struct ull__decision *first)
+{
+    int levels = s->options->levels > 0 ? s->options->levels : LEVELS;
+    ull__decision_copy(s->program, &s->current, first);
+    look(s, &s->current, &s->cost);
+    int64_t most = s->cost.peak_bytes;
+    for (int i = 1; i <= levels && s->schedules_left > 0 && !s->failed; ++i) {
+        int64_t level = most - (int64_t)((double)most * i / (levels + 1));
+        while (s->cost.peak_bytes > level && s->schedules_left > 0) {
+            if (!step_down(s, level)) {
+                return;
+            }
+        }
+        take_back(s, level, TAKEN_BACK);
+    }
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+/* From what was found, small changes at random places of the frontier; those that are better become part of it. */
+static void wander(struct search *s, long tries)
+{
+    uint64_t seed = 1;
+    for (long i = 0; i < tries && s->schedules_left > 0 && !s->failed && s->frontier->count > 0; ++i) {
+        int from = (int)(draw(&seed) % (uint64_t)s->frontier->count);
+        ull__decision_copy(s->program, &s->current, &s->frontier->entries[from].decision);
+        int changes = 1 + (int)(draw(&seed) % 3);
+        for (int j = 0; j < changes; ++j) {
+            int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
+            bool kept = s->current.keep[buffer] == ULL_KEEP;
+            s->current.keep[buffer] = kept && !s->options->no_drop ? ULL_DROP : ULL_KEEP;
+        }
+        look(s, &s->current, &s->cost);
+    }
+}
+
+static ull_status run(struct search *s, const struct ull__decision *first)
+{
+    if (s->candidate_count <= FEW && !s->options->no_drop && s->options->no_send) {
+        search_all(s, first);
+    } else {
+        descend(s, first);
+        if (!s->options->no_drop && s->candidate_count > 0) {
+            begin_at_cuts(s, first);
+            wander(s, s->schedules_left < 8000 ? s->schedules_left : 8000);
+        }
+    }
+    return s->failed ? ULL_E_NO_MEMORY : ULL_OK;
+}
+
+ull_status ull__search(const struct ull__program *program, const struct ull__profile *profile,
+                       const struct ull__search_options *options, struct ull__frontier *frontier,
+                       struct ull_error *err)
+{
+    struct ull__decision first = {NULL, NULL};
+    struct search s = {.program = program,
+                       .options = options,
+                       .scheduler = ull__scheduler_create(program, profile),
+                       .frontier = frontier,
+                       .candidates = calloc((size_t)program->buffer_count + 1, sizeof(int)),
+                       .seen = calloc((size_t)program->buffer_count + 1, sizeof(bool))};
+    /* A schedule takes about as long as there are items. */
+    s.schedules_left =
+        options->schedules > 0 ? options->schedules : 20000000 / (program->item_count + 100);
+    ull_status status = ULL_E_NO_MEMORY;
+    if (s.scheduler != NULL && s.candidates != NULL && s.seen != NULL &&
+        ull__decision_create(program, &first) && ull__decision_create(program, &s.current) &&
+        ull__decision_create(program, &s.trial)) {
+        for (int i = 0; i < program->item_count && options->most_workspace > 0; ++i) {
+            first.lean[i] = program->items[i].workspace > options->most_workspace;
+        }
+        find_candidates(&s);
+        status = run(&s, &first);
+    }
+    ull__scheduler_destroy(s.scheduler);
+    ull__decision_finish(&first);
+    ull__decision_finish(&s.current);
+    ull__decision_finish(&s.trial);
+    free(s.candidates);
+    free(s.seen);
+    if (status != ULL_OK) {
+        ull__frontier_finish(frontier);
+        return ull__fail(err, status, "no memory to plan %d nodes", program->item_count);
+    }
+    return ULL_OK;
+}
