@@ -19,6 +19,8 @@ struct copying {
     bool *halved;    /* by old tensor: a parameter that becomes 16-bit */
     bool *only_full; /* by old tensor: read by operators of class FULL alone, and not a result */
     enum ull__type half; /* F32: nothing changes */
+    bool chunk;          /* products whose rows only a loss reads become part of it */
+    bool *merged;        /* by old node: such a product */
 };
 
 static bool keeps(const struct ull__op *op, int input)
@@ -111,6 +113,41 @@ static void copy_sources(struct copying *copying)
     }
 }
 
+/* Rows of logits at a time: about 64 MiB of them. */
+static int64_t chunk_of(const struct ull__graph *graph, int weights)
+{
+    int64_t classes = ull__dim_value(graph->symbols, graph->tensors[weights].dims[0], NULL);
+    int64_t rows = classes > 0 ? (INT64_C(1) << 24) / classes : 4096;
+    return rows < 64 ? 64 : rows > 4096 ? 4096 : rows / 64 * 64;
+}
+
+/* Products of rows with a matrix, without a bias, that nobody reads but one loss. */
+static int find_merged(struct copying *copying)
+{
+    const struct ull__graph *from = copying->from;
+    int found = 0;
+    for (int i = 0; i < from->node_count; ++i) {
+        const struct ull__node *node = &from->nodes[i];
+        int logits = node->op == &ull__op_cross_entropy ? node->inputs[0] : ULL_NONE;
+        int maker = logits != ULL_NONE ? from->tensors[logits].node : ULL_NONE;
+        if (maker == ULL_NONE || from->nodes[maker].op != &ull__op_matmul) {
+            continue;
+        }
+        const struct ull__node *product = &from->nodes[maker];
+        int readers = 0;
+        for (int j = maker + 1; j < from->node_count; ++j) {
+            for (int k = 0; k < from->nodes[j].input_count; ++k) {
+                readers += from->nodes[j].inputs[k] == logits;
+            }
+        }
+        copying->merged[maker] = readers == 1 && product->attrs.matmul.transpose_b &&
+                                 !product->attrs.matmul.transpose_a &&
+                                 from->tensors[product->inputs[1]].rank == 2;
+        found += copying->merged[maker];
+    }
+    return found;
+}
+
 /* The type that an operator wants its operands in; ULL_TYPES: as they are. */
 static enum ull__type wanted_type(const struct copying *copying, const struct ull__node *node)
 {
@@ -155,13 +192,23 @@ static int operand(struct copying *copying, int old, enum ull__type type, int *c
     return casts[old];
 }
 
+/* Whether a tensor is the result of a product that becomes part of a loss. */
+static bool is_merged(const struct copying *copying, int tensor)
+{
+    int maker = copying->from->tensors[tensor].node;
+    return maker != ULL_NONE && copying->merged[maker];
+}
+
 static void copy_node(struct copying *copying, int at, int *casts)
 {
     struct ull__graph *to = copying->to;
     const struct ull__node *node = &copying->from->nodes[at];
     enum ull__type type = wanted_type(copying, node);
     union ull__attrs attrs = node->attrs;
-    int *inputs = ull__graph_alloc(to, sizeof(*inputs) * (size_t)(node->input_count + 1));
+    if (copying->merged[at]) {
+        return;
+    }
+    int *inputs = ull__graph_alloc(to, sizeof(*inputs) * (size_t)(node->input_count + 2));
     to->phase = node->phase;
     to->pass = node->pass;
     to->block = node->block;
@@ -176,8 +223,19 @@ static void copy_node(struct copying *copying, int at, int *casts)
     if (node->op == &ull__op_matmul && ull__type_is_half(type)) {
         attrs.matmul.full = copying->only_full[node->outputs[0]];
     }
-    int made = inputs != NULL ? ull__graph_node(to, node->op, &attrs, inputs, node->input_count)
-                              : ULL_NONE;
+    const struct ull__op *op = node->op;
+    int count = node->input_count;
+    if (inputs != NULL && op == &ull__op_cross_entropy && is_merged(copying, node->inputs[0])) {
+        const struct ull__node *product =
+            &copying->from->nodes[copying->from->tensors[node->inputs[0]].node];
+        op = &ull__op_linear_cross_entropy;
+        attrs.loss.chunk = chunk_of(copying->from, product->inputs[1]);
+        memmove(inputs + 2, inputs + 1, sizeof(*inputs) * (size_t)(count - 1));
+        inputs[0] = copying->tensor[product->inputs[0]];
+        inputs[1] = copying->tensor[product->inputs[1]];
+        count += 1;
+    }
+    int made = inputs != NULL ? ull__graph_node(to, op, &attrs, inputs, count) : ULL_NONE;
     for (int i = 0; made != ULL_NONE && i < node->output_count; ++i) {
         int output = to->nodes[made].outputs[i];
         const struct ull__tensor *old = &copying->from->tensors[node->outputs[i]];
@@ -196,14 +254,16 @@ static void copy_ends(struct copying *copying)
         ull__graph_loss(to, copying->tensor[from->losses[i]], from->loss_weights[i]);
     }
     for (int i = 0; i < from->output_count; ++i) {
-        ull__graph_result(to, copying->tensor[from->outputs[i]]);
+        if (!is_merged(copying, from->outputs[i])) {
+            ull__graph_result(to, copying->tensor[from->outputs[i]]);
+        }
     }
     to->phase = ULL_PHASE_MICRO;
     to->pass = ULL_PASS_FORWARD;
     to->block = to->forward = to->predicate = ULL_NONE;
 }
 
-static struct ull__graph *copy(const struct ull__graph *from, enum ull__type half)
+static struct ull__graph *copy(const struct ull__graph *from, enum ull__type half, bool chunk)
 {
     size_t tensors = (size_t)from->tensor_count + 1;
     struct copying copying = {.from = from,
@@ -211,12 +271,15 @@ static struct ull__graph *copy(const struct ull__graph *from, enum ull__type hal
                               .tensor = calloc(tensors, sizeof(int)),
                               .halved = calloc(tensors, sizeof(bool)),
                               .only_full = calloc(tensors, sizeof(bool)),
-                              .half = half};
+                              .half = half,
+                              .chunk = chunk,
+                              .merged = calloc((size_t)from->node_count + 1, sizeof(bool))};
     int *casts = malloc(tensors * sizeof(*casts));
     struct ull__graph *to = copying.to;
     struct ull__dims *symbols = ull__dims_copy(from->symbols);
     if (to != NULL && symbols != NULL && copying.tensor != NULL && copying.halved != NULL &&
-        copying.only_full != NULL && casts != NULL) {
+        copying.only_full != NULL && copying.merged != NULL && casts != NULL &&
+        (!chunk || find_merged(&copying) > 0)) {
         ull__dims_destroy(to->symbols);
         to->symbols = symbols;
         to->batch = from->batch;
@@ -242,16 +305,22 @@ static struct ull__graph *copy(const struct ull__graph *from, enum ull__type hal
     free(copying.tensor);
     free(copying.halved);
     free(copying.only_full);
+    free(copying.merged);
     free(casts);
     return to;
 }
 
 struct ull__graph *ull__graph_copy(const struct ull__graph *graph)
 {
-    return copy(graph, ULL_TYPE_F32);
+    return copy(graph, ULL_TYPE_F32, false);
 }
 
 struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull__type half)
 {
-    return copy(model, half);
+    return copy(model, half, false);
+}
+
+struct ull__graph *ull__chunk_loss(const struct ull__graph *model)
+{
+    return copy(model, ULL_TYPE_F32, true);
 }

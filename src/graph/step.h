@@ -24,6 +24,17 @@ struct ull__graph *ull__graph_copy(const struct ull__graph *graph);
  */
 struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull__type half);
 
+/*
+ * The model with each cross-entropy of a product of matrices as one node that makes the logits some rows at a time
+ * (linear_cross_entropy.c). NULL: there is none, or no memory.
+ */
+struct ull__graph *ull__chunk_loss(const struct ull__graph *model);
+
+/* Sets how many samples share the statistics of batch norm, everywhere; 0: the whole micro-batch. */
+void ull__set_bn_group(struct ull__graph *model, int64_t group);
+/* Whether a model has batch norm in training. */
+bool ull__has_bn(const struct ull__graph *model);
+
 enum ull__optimizer { ULL_OPTIMIZER_SGD, ULL_OPTIMIZER_ADAM, ULL_OPTIMIZER_ADAMW };
 
 struct ull__step_options {

@@ -424,8 +424,8 @@ static void wander(struct search *s, long tries)
         int changes = 1 + (int)(draw(&seed) % 3);
         for (int j = 0; j < changes; ++j) {
             int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
-            bool kept = s->current.keep[buffer] == ULL_KEEP;
-            s->current.keep[buffer] = kept && !s->options->no_drop ? ULL_DROP : ULL_KEEP;
+            bool sends = !s->options->no_send && s->program->buffers[buffer].backward;
+            s->current.keep[buffer] = (uint8_t)(draw(&seed) % (sends ? 3 : 2));
         }
         look(s, &s->current, &s->cost);
     }

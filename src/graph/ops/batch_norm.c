@@ -6,6 +6,13 @@
  * written in the first run of the node and not when it is recomputed. Statistics are f32 whatever x is.
  */
 #include "../ops.h"
+#include "../step.h"
+
+/* How many groups of samples have statistics of their own. */
+static ull__dim groups_of(struct ull__graph *g, const struct ull__tensor *x, int64_t group)
+{
+    return group == 0 ? 1 : ull__dim_div_up(g->symbols, x->dims[0], group);
+}
 
 /* Inputs: x, scale, shift, mean, var. */
 static void infer(struct ull__graph *g, int node)
@@ -35,7 +42,7 @@ static void infer(struct ull__graph *g, int node)
     ull__op_output_version(g, node, g->nodes[node].inputs[4]);
 }
 
-/* Inputs: x, dy, scale, mean, 1/sqrt(var + epsilon). */
+/* Inputs: dy, x, scale, mean, 1/sqrt(var + epsilon). */
 static void infer_grad(struct ull__graph *g, int node)
 {
     ull__op_output_like(g, node, g->nodes[node].inputs[0]);
@@ -64,7 +71,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
     }
     int grad =
         ull__graph_node(g, &ull__op_batch_norm_grad, &of.attrs,
-                        (int[]){of.inputs[0], dy[0], of.inputs[1], of.outputs[1], of.outputs[2]}, 5);
+                        (int[]){dy[0], of.inputs[0], of.inputs[1], of.outputs[1], of.outputs[2]}, 5);
     for (int i = 0; i < 3 && grad != ULL_NONE; ++i) {
         dx[i] = g->nodes[grad].outputs[i];
     }
@@ -72,7 +79,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
 
 const struct ull__op ull__op_batch_norm = {
     .name = "batch_norm",
-    .flags = ULL_OP_STATE,
+    .flags = ULL_OP_STATE | ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 5,
     .inputs_most = 5,
@@ -84,7 +91,7 @@ const struct ull__op ull__op_batch_norm = {
 
 const struct ull__op ull__op_batch_norm_grad = {
     .name = "batch_norm_grad",
-    .flags = ULL_OP_GRADIENT,
+    .flags = ULL_OP_GRADIENT | ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 5,
     .inputs_most = 5,
@@ -97,4 +104,27 @@ int ull__batch_norm(struct ull__graph *g, int x, int scale, int shift, int mean,
 {
     return ull__graph_apply(g, &ull__op_batch_norm, &(union ull__attrs){.norm = attrs},
                             (int[]){x, scale, shift, mean, var}, 5);
+}
+
+bool ull__has_bn(const struct ull__graph *model)
+{
+    for (int i = 0; i < model->node_count; ++i) {
+        if (model->nodes[i].op == &ull__op_batch_norm && model->nodes[i].attrs.norm.training) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ull__set_bn_group(struct ull__graph *model, int64_t group)
+{
+    for (int i = 0; i < model->node_count; ++i) {
+        struct ull__node *node = &model->nodes[i];
+        if (node->op == &ull__op_batch_norm && node->attrs.norm.training) {
+            node->attrs.norm.group = group;
+            ull__dim groups = groups_of(model, ull__in(model, i, 0), group);
+            model->tensors[node->outputs[1]].dims[0] = groups;
+            model->tensors[node->outputs[2]].dims[0] = groups;
+        }
+    }
 }

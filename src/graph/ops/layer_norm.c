@@ -28,7 +28,7 @@ static void infer(struct ull__graph *g, int node)
     ull__op_output(g, node, ULL_TYPE_F32, axis, x.dims);
 }
 
-/* Inputs: x, dy, scale, mean, 1/sqrt(var + epsilon). Outputs: of x, scale and shift. */
+/* Inputs: dy, x, scale, mean, 1/sqrt(var + epsilon). Outputs: of x, scale and shift. */
 static void infer_grad(struct ull__graph *g, int node)
 {
     ull__op_output_like(g, node, g->nodes[node].inputs[0]);
@@ -48,7 +48,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
     (void)wanted;
     int grad =
         ull__graph_node(g, &ull__op_layer_norm_grad, &of.attrs,
-                        (int[]){of.inputs[0], dy[0], of.inputs[1], of.outputs[1], of.outputs[2]}, 5);
+                        (int[]){dy[0], of.inputs[0], of.inputs[1], of.outputs[1], of.outputs[2]}, 5);
     for (int i = 0; i < of.input_count && grad != ULL_NONE; ++i) {
         dx[i] = g->nodes[grad].outputs[i];
     }
@@ -56,6 +56,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
 
 const struct ull__op ull__op_layer_norm = {
     .name = "layer_norm",
+    .flags = ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 2,
     .inputs_most = 3,
@@ -67,7 +68,7 @@ const struct ull__op ull__op_layer_norm = {
 
 const struct ull__op ull__op_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .flags = ULL_OP_GRADIENT,
+    .flags = ULL_OP_GRADIENT | ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 5,
     .inputs_most = 5,

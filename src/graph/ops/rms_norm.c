@@ -18,7 +18,7 @@ static void infer(struct ull__graph *g, int node)
     ull__op_output(g, node, ULL_TYPE_F32, x.rank - 1, x.dims);
 }
 
-/* Inputs: x, dy, scale, 1/sqrt(mean square + epsilon). Outputs: of x and scale. */
+/* Inputs: dy, x, scale, 1/sqrt(mean square + epsilon). Outputs: of x and scale. */
 static void infer_grad(struct ull__graph *g, int node)
 {
     ull__op_output_like(g, node, g->nodes[node].inputs[0]);
@@ -36,7 +36,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
     const struct ull__node of = g->nodes[node];
     (void)wanted;
     int grad = ull__graph_node(g, &ull__op_rms_norm_grad, &of.attrs,
-                               (int[]){of.inputs[0], dy[0], of.inputs[1], of.outputs[1]}, 4);
+                               (int[]){dy[0], of.inputs[0], of.inputs[1], of.outputs[1]}, 4);
     for (int i = 0; i < 2 && grad != ULL_NONE; ++i) {
         dx[i] = g->nodes[grad].outputs[i];
     }
@@ -44,6 +44,7 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
 
 const struct ull__op ull__op_rms_norm = {
     .name = "rms_norm",
+    .flags = ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 2,
     .inputs_most = 2,
@@ -55,7 +56,7 @@ const struct ull__op ull__op_rms_norm = {
 
 const struct ull__op ull__op_rms_norm_grad = {
     .name = "rms_norm_grad",
-    .flags = ULL_OP_GRADIENT,
+    .flags = ULL_OP_GRADIENT | ULL_OP_INPLACE,
     .precision = ULL_PRECISION_FOLLOW,
     .inputs_least = 4,
     .inputs_most = 4,
