@@ -48,7 +48,7 @@ enum ull__life {
 enum ull__space { ULL_SPACE_DEVICE, ULL_SPACE_PINNED, ULL_SPACE_HOST };
 
 /* How a tensor lies in memory. Blocked: channels in blocks of `block`, the last one padded. */
-enum ull__layout { ULL_LAYOUT_ROWS, ULL_LAYOUT_CHANNELS_LAST, ULL_LAYOUT_BLOCKED };
+enum ull__tensor_layout { ULL_LAYOUT_ROWS, ULL_LAYOUT_CHANNELS_LAST, ULL_LAYOUT_BLOCKED };
 
 /* How a parameter is filled before the first step; fans as PyTorch's _calculate_fan_in_and_fan_out counts. */
 enum ull__init {
@@ -66,7 +66,7 @@ struct ull__tensor {
     enum ull__role role;
     enum ull__life life;
     enum ull__space space;
-    enum ull__layout layout;
+    enum ull__tensor_layout layout;
     int block; /* of a blocked layout */
     int rank;
     ull__dim dims[ULL_RANK];

@@ -458,7 +458,7 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
                        .seen = calloc((size_t)program->buffer_count + 1, sizeof(bool))};
     /* A schedule takes about as long as there are items. */
     s.schedules_left =
-        options->schedules > 0 ? options->schedules : 20000000 / (program->item_count + 100);
+        options->schedules > 0 ? options->schedules : 12000000 / (program->item_count + 100);
     ull_status status = ULL_E_NO_MEMORY;
     if (s.scheduler != NULL && s.candidates != NULL && s.seen != NULL &&
         ull__decision_create(program, &first) && ull__decision_create(program, &s.current) &&

@@ -1,0 +1,153 @@
+/*
+ * layout.c: addresses for everything that a plan keeps in memory. See plan.h.
+ *
+ * Three regions, one behind the other: what is persistent, at the same offsets in every plan of a program; what lives
+ * over the micro-steps of a step; and what passes, which shares addresses by lifetimes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "plan_private.h"
+
+/* Offsets of persistent buffers in order, and behind them of those that live for a step. */
+static void place_persistent(const struct ull__program *program, struct ull__layout *layout)
+{
+    uint64_t at = 0;
+    for (int i = 0; i < program->buffer_count; ++i) {
+        if (program->buffers[i].life == ULL_LIFE_PERSISTENT) {
+            layout->persistent_offsets[i] = at;
+            at += (uint64_t)program->buffers[i].bytes;
+        }
+    }
+    at = 0;
+    for (int i = 0; i < program->buffer_count; ++i) {
+        if (program->buffers[i].life == ULL_LIFE_STEP) {
+            layout->persistent_offsets[i] = at;
+            at += (uint64_t)program->buffers[i].bytes;
+        }
+    }
+}
+
+/* Stays that take over each other's memory are one buffer. */
+static ull_status place_passing(const struct ull__program *program,
+                                const struct ull__profile *profile, struct ull__layout *layout,
+                                struct ull_error *err)
+{
+    size_t room = (size_t)layout->stay_count + 1;
+    struct ull__buffer *buffers = calloc(room, sizeof(*buffers));
+    int *of = calloc(room, sizeof(*of));
+    int count = 0;
+    ull_status status = ULL_E_NO_MEMORY;
+    for (int i = 0; i < layout->stay_count && buffers != NULL && of != NULL; ++i) {
+        const struct ull__stay *stay = &layout->stays[i];
+        int64_t bytes = stay->buffer == ULL_NONE
+                            ? program->items[layout->order[stay->begin].item].workspace
+                            : program->buffers[stay->buffer].bytes;
+        if (stay->joins != ULL_NONE) {
+            of[i] = of[stay->joins];
+            if (buffers[of[i]].upper < stay->end + 1) {
+                buffers[of[i]].upper = stay->end + 1;
+            }
+            continue;
+        }
+        of[i] = count;
+        buffers[count++] = (struct ull__buffer){.size = (uint64_t)bytes,
+                                                .alignment = profile->alignment,
+                                                .lower = stay->begin,
+                                                .upper = stay->end + 1};
+    }
+    struct ull__offsets_problem problem = {
+        .buffers = buffers, .count = (size_t)count, .capacity = ULL__OFFSETS_LOWEST};
+    struct ull__offsets found = {0};
+    if (buffers != NULL && of != NULL) {
+        status = ull__offsets_solve(&problem, &(struct ull__offsets_effort){0}, err, &found);
+    }
+    if (status == ULL_OK) {
+        uint64_t height;
+        status = ull__offsets_check(&problem, found.offsets, err, &height);
+        layout->passing_bytes = found.height;
+        for (int i = 0; i < layout->stay_count; ++i) {
+            layout->offsets[i] = found.offsets[of[i]];
+        }
+    }
+    ull__offsets_finish(&found);
+    free(buffers);
+    free(of);
+    return status;
+}
+
+ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
+                               struct ull__layout *layout, struct ull_error *err)
+{
+    const struct ull__plan *of = &planner->plans[plan];
+    const struct ull__program *program = ull__planner_program(planner, plan);
+    struct ull__cost_of cost;
+    memset(layout, 0, sizeof(*layout));
+    layout->scheduler = ull__scheduler_create(program, &planner->profile);
+    if (layout->scheduler == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a plan's addresses");
+    }
+    ull__schedule(layout->scheduler, &of->decision, &cost);
+    layout->order = ull__schedule_order(layout->scheduler, &layout->count);
+    layout->stays = ull__schedule_stays(layout->scheduler, &layout->stay_count);
+    layout->offsets = calloc((size_t)layout->stay_count + 1, sizeof(*layout->offsets));
+    layout->persistent_offsets =
+        calloc((size_t)program->buffer_count + 1, sizeof(*layout->persistent_offsets));
+    layout->starts = calloc((size_t)layout->count + 1, sizeof(*layout->starts));
+    ull_status status = ULL_E_NO_MEMORY;
+    if (layout->offsets != NULL && layout->persistent_offsets != NULL && layout->starts != NULL) {
+        status = place_passing(program, &planner->profile, layout, err);
+    }
+    if (status != ULL_OK) {
+        ull__layout_finish(layout);
+        return ull__fail(err, status, "no addresses for a plan");
+    }
+    place_persistent(program, layout);
+    layout->persistent_bytes = (uint64_t)of->persistent_bytes;
+    layout->step_bytes = (uint64_t)(of->bound_bytes - of->persistent_bytes -
+                                    (of->cost.peak_bytes - program->step_bytes));
+    for (int i = 0; i < layout->count; ++i) {
+        const struct ull__program_item *item = &program->items[layout->order[i].item];
+        double seconds =
+            of->decision.lean[layout->order[i].item] ? item->lean_seconds : item->seconds;
+        layout->starts[i + 1] = layout->starts[i] + seconds;
+        layout->micro_count += !item->update;
+    }
+    layout->peak_at = cost.peak_at;
+    ull__layout_bytes(planner, plan, layout, cost.peak_at, layout->at_peak);
+    return ULL_OK;
+}
+
+void ull__layout_finish(struct ull__layout *layout)
+{
+    ull__scheduler_destroy(layout->scheduler);
+    free(layout->offsets);
+    free(layout->persistent_offsets);
+    free(layout->starts);
+    memset(layout, 0, sizeof(*layout));
+}
+
+void ull__layout_bytes(const struct ull__planner *planner, int plan,
+                       const struct ull__layout *layout, int place, int64_t bytes[ULL_ROLES])
+{
+    const struct ull__program *program = ull__planner_program(planner, plan);
+    memcpy(bytes, program->role_bytes, sizeof(program->role_bytes));
+    if (planner->plans[plan].offload_optimizer) {
+        int64_t gone = program->persistent_bytes - planner->plans[plan].persistent_bytes;
+        bytes[ULL_ROLE_OPTIMIZER] += bytes[ULL_ROLE_MASTER] - gone;
+        bytes[ULL_ROLE_MASTER] = 0;
+    }
+    for (int i = 0; i < layout->stay_count; ++i) {
+        const struct ull__stay *stay = &layout->stays[i];
+        int begin = stay->joins != ULL_NONE ? stay->begin + 1 : stay->begin;
+        if (begin > place || stay->end < place) {
+            continue;
+        }
+        if (stay->buffer == ULL_NONE) {
+            bytes[ULL_ROLE_WORKSPACE] += program->items[layout->order[stay->begin].item].workspace;
+        } else {
+            bytes[program->buffers[stay->buffer].role] += program->buffers[stay->buffer].bytes;
+        }
+    }
+}

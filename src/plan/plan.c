@@ -1,0 +1,401 @@
+/*
+ * plan.c: the frontier of plans over all variants. See plan.h.
+ *
+ * Decisions are searched for each precision on the whole batch, and for the other variants those that were found are tried:
+ * what is worth keeping hardly depends on the size of a micro-batch. They are carried over by the names of things: a
+ * buffer by its tensor in the forward pass, which has the same number in every graph of a precision, an item by its place among
+ * those with a workspace.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "plan_private.h"
+
+static bool put_plan(struct ull__planner *planner, const struct ull__plan *plan,
+                     const struct ull__decision *decision)
+{
+    const struct ull__program *program = planner->variants[plan->variant].program;
+    if (planner->plan_count == planner->plan_room) {
+        int room = planner->plan_room == 0 ? 256 : 2 * planner->plan_room;
+        struct ull__plan *more = realloc(planner->plans, sizeof(*more) * (size_t)room);
+        if (more == NULL) {
+            return false;
+        }
+        planner->plans = more;
+        planner->plan_room = room;
+    }
+    struct ull__plan *made = &planner->plans[planner->plan_count];
+    *made = *plan;
+    if (!ull__decision_create(program, &made->decision)) {
+        return false;
+    }
+    ull__decision_copy(program, &made->decision, decision);
+    planner->plan_count += 1;
+    return true;
+}
+
+/* The largest part of the optimizer's state that is brought in at once: two parameters', one while the other works. */
+static int64_t staged_bytes(const struct ull__program *program)
+{
+    const struct ull__graph *graph = program->graph;
+    int64_t largest = 0;
+    for (int i = 0; i < program->buffer_count; ++i) {
+        int64_t sum = 0;
+        int parameter = graph->tensors[program->buffers[i].tensor].of;
+        if (program->buffers[i].role != ULL_ROLE_OPTIMIZER || parameter == ULL_NONE) {
+            continue;
+        }
+        /* A parameter has at most two moments and a master, all of one size. */
+        sum = 3 * program->buffers[i].bytes;
+        largest = sum > largest ? sum : largest;
+    }
+    return 2 * largest;
+}
+
+static double share_of(int devices, int stage, int from)
+{
+    return stage >= from ? 1.0 / devices : 1;
+}
+
+void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan)
+{
+    const struct ull__plan_variant *variant = &planner->variants[plan->variant];
+    const struct ull__program *program = variant->program;
+    const struct ull__profile *profile = &planner->profile;
+    int devices = planner->request.devices > 1 ? planner->request.devices : 1;
+    int64_t state = program->role_bytes[ULL_ROLE_OPTIMIZER] + program->role_bytes[ULL_ROLE_MASTER];
+    int64_t gradients = program->step_bytes, weights = program->role_bytes[ULL_ROLE_PARAMETER];
+    int64_t others = program->persistent_bytes - state - weights;
+    double full = (double)planner->request.batch / (double)devices / (double)variant->micro_batch;
+    plan->precision = planner->graphs[variant->graph].precision;
+    plan->chunked_loss = planner->graphs[variant->graph].chunked;
+    plan->micro_batch = variant->micro_batch;
+    plan->accumulation = variant->accumulation;
+    plan->host_bytes = plan->cost.sent_bytes;
+    double micro_steps = devices > 1 ? (double)variant->accumulation : full;
+    double seconds = plan->cost.micro_seconds * micro_steps + plan->cost.update_seconds;
+    int64_t kept_state = (int64_t)((double)state * share_of(devices, plan->zero_stage, 1));
+    if (plan->offload_optimizer) {
+        plan->host_bytes += kept_state;
+        seconds += 2 * (double)kept_state / profile->link_per_second;
+        int64_t staged = staged_bytes(program);
+        kept_state = staged < kept_state ? staged : kept_state;
+    }
+    int64_t kept_gradients = (int64_t)((double)gradients * share_of(devices, plan->zero_stage, 2));
+    int64_t kept_weights = (int64_t)((double)weights * share_of(devices, plan->zero_stage, 3));
+    plan->persistent_bytes = others + kept_state + kept_weights;
+    plan->bound_bytes =
+        plan->persistent_bytes + kept_gradients + plan->cost.peak_bytes - program->step_bytes;
+    if (devices > 1) {
+        /* A ring sends each byte of a gradient about twice; stage 3 gathers the weights twice a micro-step. */
+        double sent = 2.0 * (double)weights * (devices - 1) / devices;
+        seconds += sent / profile->link_per_second;
+        seconds += plan->zero_stage == 3 ? micro_steps * sent / profile->link_per_second : 0;
+    }
+    plan->step_seconds = seconds;
+}
+
+/* Offers a decision in all ways that do not change the program. */
+static bool offer(struct ull__planner *planner, int variant, const struct ull__decision *decision,
+                  const struct ull__cost_of *cost)
+{
+    int stages = planner->request.devices > 1 && !planner->request.plain ? 4 : 1;
+    int64_t host = planner->request.host_bytes == ULL_NONE ? (int64_t)planner->profile.host_bytes
+                                                           : planner->request.host_bytes;
+    for (int offload = 0; offload < (planner->request.plain ? 1 : 2); ++offload) {
+        for (int stage = 0; stage < stages; ++stage) {
+            struct ull__plan plan = {.variant = variant,
+                                     .cost = *cost,
+                                     .offload_optimizer = offload != 0,
+                                     .zero_stage = stage};
+            ull__plan_account(planner, &plan);
+            if ((plan.host_bytes <= host) && !put_plan(planner, &plan, decision)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* --- Carrying decisions from one program to another --- */
+
+static void carry(const struct ull__program *from, const struct ull__decision *decision,
+                  const struct ull__program *to, struct ull__decision *carried)
+{
+    for (int i = 0; i < from->buffer_count; ++i) {
+        int tensor = from->buffers[i].tensor;
+        if (from->buffers[i].forward && tensor < to->graph->tensor_count) {
+            int buffer = to->buffer_of[tensor];
+            if (buffer != ULL_NONE && to->buffers[buffer].forward) {
+                carried->keep[buffer] = decision->keep[i];
+            }
+        }
+    }
+    int j = 0;
+    for (int i = 0; i < from->item_count; ++i) {
+        if (from->items[i].workspace == 0) {
+            continue;
+        }
+        while (j < to->item_count && to->items[j].workspace == 0) {
+            j += 1;
+        }
+        if (j < to->item_count) {
+            carried->lean[j++] = decision->lean[i];
+        }
+    }
+}
+
+static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__frontier *frontier,
+                                int from, int to, struct ull_error *err)
+{
+    const struct ull__program *source = planner->variants[from].program;
+    const struct ull__program *program = planner->variants[to].program;
+    struct ull__scheduler *scheduler = ull__scheduler_create(program, &planner->profile);
+    struct ull__frontier here = {NULL, 0, 0};
+    struct ull__decision decision = {NULL, NULL};
+    bool fine = scheduler != NULL && ull__decision_create(program, &decision);
+    /* About a hundred of them are enough here. */
+    int step = frontier->count / 96 + 1;
+    for (int i = 0; i < frontier->count && fine; ++i) {
+        if (i % step == 0 || i + 1 == frontier->count) {
+            struct ull__cost_of cost;
+            carry(source, &frontier->entries[i].decision, program, &decision);
+            ull__schedule(scheduler, &decision, &cost);
+            fine = ull__frontier_put(&here, program, &decision, &cost);
+        }
+    }
+    for (int i = 0; i < here.count && fine; ++i) {
+        fine = offer(planner, to, &here.entries[i].decision, &here.entries[i].cost);
+    }
+    ull__scheduler_destroy(scheduler);
+    ull__decision_finish(&decision);
+    ull__frontier_finish(&here);
+    return fine ? ULL_OK : ull__fail(err, ULL_E_NO_MEMORY, "no memory for plans");
+}
+
+/* --- The frontier --- */
+
+static int by_memory(const void *left, const void *right)
+{
+    const struct ull__plan *a = left, *b = right;
+    if (a->bound_bytes != b->bound_bytes) {
+        return a->bound_bytes < b->bound_bytes ? -1 : 1;
+    }
+    if (a->step_seconds != b->step_seconds) {
+        return a->step_seconds < b->step_seconds ? -1 : 1;
+    }
+    /* Fewer techniques first, then any fixed order. */
+    if (a->offload_optimizer != b->offload_optimizer) {
+        return a->offload_optimizer ? 1 : -1;
+    }
+    if (a->zero_stage != b->zero_stage) {
+        return a->zero_stage - b->zero_stage;
+    }
+    return a->variant - b->variant;
+}
+
+/* Leaves those of which no other is both smaller and faster, from the most memory to the least. */
+static void thin(struct ull__planner *planner)
+{
+    int kept = 0;
+    double fastest = 1e300;
+    qsort(planner->plans, (size_t)planner->plan_count, sizeof(*planner->plans), by_memory);
+    for (int i = 0; i < planner->plan_count; ++i) {
+        if (planner->plans[i].step_seconds < fastest) {
+            fastest = planner->plans[i].step_seconds;
+            planner->plans[kept++] = planner->plans[i];
+        } else {
+            ull__decision_finish(&planner->plans[i].decision);
+        }
+    }
+    planner->plan_count = kept;
+    for (int i = 0; i < kept / 2; ++i) {
+        struct ull__plan plan = planner->plans[i];
+        planner->plans[i] = planner->plans[kept - 1 - i];
+        planner->plans[kept - 1 - i] = plan;
+    }
+}
+
+/* The plan that does nothing. */
+static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err)
+{
+    const struct ull__program *program = planner->variants[0].program;
+    struct ull__scheduler *scheduler = ull__scheduler_create(program, &planner->profile);
+    struct ull__decision decision = {NULL, NULL};
+    struct ull__cost_of cost;
+    bool fine = scheduler != NULL && ull__decision_create(program, &decision);
+    if (fine) {
+        ull__schedule(scheduler, &decision, &cost);
+        fine = offer(planner, 0, &decision, &cost);
+    }
+    ull__scheduler_destroy(scheduler);
+    ull__decision_finish(&decision);
+    return fine ? ULL_OK : ull__fail(err, ULL_E_NO_MEMORY, "no memory for a plan");
+}
+
+static ull_status find_plans(struct ull__planner *planner, struct ull_error *err)
+{
+    struct ull__search_options options = {.smallest_dropped = planner->request.recompute_min,
+                                          .most_workspace = planner->request.max_workspace};
+    ull_status status = ULL_OK;
+    int precision = -1, chunked = -1;
+    for (int i = 0; i < planner->variant_count && status == ULL_OK; ++i) {
+        const struct ull__plan_graph *graph = &planner->graphs[planner->variants[i].graph];
+        if ((int)graph->precision == precision && (int)graph->chunked == chunked) {
+            continue;
+        }
+        precision = (int)graph->precision;
+        chunked = (int)graph->chunked;
+        struct ull__frontier frontier = {NULL, 0, 0};
+        status =
+            ull__search(planner->variants[i].program, &planner->profile, &options, &frontier, err);
+        for (int j = 0; j < planner->variant_count && status == ULL_OK; ++j) {
+            const struct ull__plan_graph *other = &planner->graphs[planner->variants[j].graph];
+            if ((int)other->precision == precision && (int)other->chunked == chunked) {
+                status = try_elsewhere(planner, &frontier, i, j, err);
+            }
+        }
+        ull__frontier_finish(&frontier);
+    }
+    return status;
+}
+
+static ull_status request_fits(const struct ull__plan_request *request, struct ull_error *err)
+{
+    if (request->batch < 1 || request->batch > INT64_C(1) << 40) {
+        return ull__fail(err, ULL_E_INVALID, "a batch of %lld: expected at least one sample",
+                         (long long)request->batch);
+    }
+    if (request->bn_group < 0 || (request->bn_group > 0 && request->batch % request->bn_group != 0)) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "a batch of %lld is not made of groups of %lld: expected a divisor",
+                         (long long)request->batch, (long long)request->bn_group);
+    }
+    if (request->devices > 1 && request->batch % request->devices != 0) {
+        return ull__fail(err, ULL_E_INVALID, "a batch of %lld does not divide over %d devices",
+                         (long long)request->batch, request->devices);
+    }
+    return ULL_OK;
+}
+
+ull_status ull__planner_create(const struct ull__plan_request *request,
+                               struct ull__planner **planner, struct ull_error *err)
+{
+    ull_status status = request_fits(request, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    struct ull__planner *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a planner");
+    }
+    made->request = *request;
+    made->profile = *request->profile;
+    made->request.profile = &made->profile;
+    if (request->devices > 1) {
+        made->request.batch = request->batch / request->devices;
+    }
+    made->bn_group =
+        request->bn_group > 0 ? request->bn_group : ull__default_bn_group(made->request.batch);
+    made->model = ull__graph_copy(request->model);
+    if (made->model == NULL) {
+        status = ull__fail(err, ULL_E_NO_MEMORY, "no memory for a planner");
+    } else if (!ull__graph_ok(made->model)) {
+        status = ull__fail(err, made->model->status, "%s", made->model->error.message);
+    } else {
+        ull__set_bn_group(made->model, made->bn_group);
+        status = ull__plan_variants(made, err);
+    }
+    if (status == ULL_OK) {
+        status = request->plain ? plain_plan(made, err) : find_plans(made, err);
+    }
+    if (status != ULL_OK) {
+        ull__planner_destroy(made);
+        return status;
+    }
+    thin(made);
+    *planner = made;
+    return ULL_OK;
+}
+
+void ull__planner_destroy(struct ull__planner *planner)
+{
+    if (planner == NULL) {
+        return;
+    }
+    for (int i = 0; i < planner->plan_count; ++i) {
+        ull__decision_finish(&planner->plans[i].decision);
+    }
+    for (int i = 0; i < planner->variant_count; ++i) {
+        ull__program_destroy(planner->variants[i].program);
+    }
+    for (int i = 0; i < planner->graph_count; ++i) {
+        ull__graph_destroy(planner->graphs[i].graph);
+    }
+    ull__graph_destroy(planner->model);
+    free(planner->plans);
+    free(planner);
+}
+
+const struct ull__plan *ull__planner_plans(const struct ull__planner *planner, int *count)
+{
+    *count = planner->plan_count;
+    return planner->plans;
+}
+
+int64_t ull__planner_place(struct ull__planner *planner, int plan)
+{
+    if (planner->plans[plan].peak_bytes == 0) {
+        struct ull__layout layout;
+        if (ull__planner_layout(planner, plan, &layout, NULL) != ULL_OK) {
+            return -1;
+        }
+        planner->plans[plan].peak_bytes =
+            (int64_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
+        ull__layout_finish(&layout);
+    }
+    return planner->plans[plan].peak_bytes;
+}
+
+int ull__planner_choose(struct ull__planner *planner, int64_t budget)
+{
+    int64_t room = budget - (int64_t)planner->profile.outside_bytes;
+    for (int i = 0; i < planner->plan_count; ++i) {
+        if (planner->plans[i].bound_bytes <= room) {
+            int64_t peak = ull__planner_place(planner, i);
+            if (peak >= 0 && peak <= room) {
+                return i;
+            }
+        }
+    }
+    return ULL_NONE;
+}
+
+int ull__planner_smallest(struct ull__planner *planner)
+{
+    int smallest = ULL_NONE;
+    for (int i = planner->plan_count - 1; i >= 0; --i) {
+        if (smallest != ULL_NONE &&
+            planner->plans[i].bound_bytes >= planner->plans[smallest].peak_bytes) {
+            break;
+        }
+        int64_t peak = ull__planner_place(planner, i);
+        if (peak >= 0 && (smallest == ULL_NONE || peak < planner->plans[smallest].peak_bytes)) {
+            smallest = i;
+        }
+    }
+    return smallest;
+}
+
+const struct ull__program *ull__planner_program(const struct ull__planner *planner, int plan)
+{
+    return planner->variants[planner->plans[plan].variant].program;
+}
+
+const struct ull__profile *ull__planner_profile(const struct ull__planner *planner)
+{
+    return &planner->profile;
+}

@@ -1,0 +1,43 @@
+/* plan_private.h: what the files of the planner share. */
+#ifndef ULLAGE_PLAN_PRIVATE_H
+#define ULLAGE_PLAN_PRIVATE_H
+
+#include "plan.h"
+#include "search.h"
+
+/* A graph of a step, in one precision. */
+struct ull__plan_graph {
+    struct ull__graph *graph;
+    enum ull__precision precision;
+    bool chunked;
+    bool accumulates;
+};
+
+/* A graph with a micro-batch. */
+struct ull__plan_variant {
+    int graph; /* of the planner's */
+    int64_t micro_batch, accumulation;
+    struct ull__program *program;
+};
+
+enum { ULL_PLAN_GRAPHS = 12, ULL_PLAN_VARIANTS = 160 };
+
+struct ull__planner {
+    struct ull__plan_request request;
+    struct ull__profile profile;
+    struct ull__graph *model; /* a copy, with the statistics group of the request */
+    int64_t bn_group;
+    struct ull__plan_graph graphs[ULL_PLAN_GRAPHS];
+    int graph_count;
+    struct ull__plan_variant variants[ULL_PLAN_VARIANTS];
+    int variant_count;
+    struct ull__plan *plans;
+    int plan_count, plan_room;
+};
+
+/* Fills in graphs and variants. */
+ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err);
+/* Bytes and seconds of a plan whose variant, decision's cost and choices are set. */
+void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan);
+
+#endif

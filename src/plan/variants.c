@@ -1,0 +1,140 @@
+/*
+ * variants.c: the programs among which a planner chooses: precisions, losses in turns, micro-batches. See plan.h.
+ */
+#include "plan_private.h"
+
+#include <string.h>
+
+#include "error.h"
+
+static const struct {
+    const char *text;
+    enum ull__type type;
+} precisions[] = {
+    {"auto", ULL_TYPE_F32},
+    {"fp32", ULL_TYPE_F32},
+    {"bf16", ULL_TYPE_BF16},
+    {"fp16", ULL_TYPE_F16},
+};
+
+const char *ull__precision_text(enum ull__precision precision)
+{
+    return precisions[precision].text;
+}
+
+bool ull__precision_parse(const char *text, enum ull__precision *precision)
+{
+    for (int i = 0; i < 4; ++i) {
+        if (strcmp(precisions[i].text, text) == 0) {
+            *precision = (enum ull__precision)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+int64_t ull__default_bn_group(int64_t batch)
+{
+    int64_t group = batch < 32 ? batch : 32;
+    while (group > 1 && batch % group != 0) {
+        group -= 1;
+    }
+    return group;
+}
+
+static ull_status add_graph(struct ull__planner *planner, enum ull__precision precision,
+                            bool chunked, bool accumulates, struct ull_error *err)
+{
+    struct ull__graph *chunks = chunked ? ull__chunk_loss(planner->model) : NULL;
+    if (chunked && chunks == NULL) {
+        return ULL_OK; /* the model has no such loss */
+    }
+    const struct ull__graph *from = chunked ? chunks : planner->model;
+    struct ull__graph *graph = precision == ULL_PRECISION_F32
+                                   ? ull__graph_copy(from)
+                                   : ull__mixed_precision(from, precisions[precision].type);
+    ull__graph_destroy(chunks);
+    if (graph == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to plan '%s'", planner->model->name);
+    }
+    bool scaled = precision == ULL_PRECISION_F16, clipped = planner->request.attrs.limit > 0;
+    struct ull__step_options options = {.optimizer = planner->request.optimizer,
+                                        .attrs = planner->request.attrs,
+                                        .accumulate = accumulates,
+                                        .loss_scale = scaled,
+                                        .consume = !planner->request.plain && !accumulates &&
+                                                   !scaled && !clipped};
+    ull_status status = ull__step_build(graph, &options, err);
+    if (status != ULL_OK) {
+        ull__graph_destroy(graph);
+        return status;
+    }
+    planner->graphs[planner->graph_count++] =
+        (struct ull__plan_graph){graph, precision, chunked, accumulates};
+    return ULL_OK;
+}
+
+static ull_status add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
+                              int64_t accumulation, struct ull_error *err)
+{
+    int64_t values[ULL_SYMBOLS];
+    struct ull__plan_variant *variant = &planner->variants[planner->variant_count];
+    if (planner->variant_count == ULL_PLAN_VARIANTS) {
+        return ULL_OK;
+    }
+    *variant = (struct ull__plan_variant){graph, micro_batch, accumulation, NULL};
+    ull__graph_values(planner->graphs[graph].graph, micro_batch, values);
+    ull_status status = ull__program_create(planner->graphs[graph].graph, values, &planner->profile,
+                                            &variant->program, err);
+    planner->variant_count += status == ULL_OK;
+    return status;
+}
+
+/* Whether the batch can be cut so: the statistics groups must stay whole. */
+static bool can_cut(const struct ull__planner *planner, int64_t accumulation)
+{
+    int64_t batch = planner->request.batch, micro = (batch + accumulation - 1) / accumulation;
+    int64_t most = planner->request.max_accumulation;
+    if (accumulation > batch || (most > 0 && accumulation > most) ||
+        (micro * (accumulation - 1) >= batch && accumulation > 1)) {
+        return false;
+    }
+    return !ull__has_bn(planner->model) ||
+           (batch % accumulation == 0 && micro % planner->bn_group == 0);
+}
+
+ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err)
+{
+    static const int64_t cuts[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024};
+    enum ull__precision asked = planner->request.precision;
+    enum ull__precision half =
+        planner->profile.bf16 || !planner->profile.f16 ? ULL_PRECISION_BF16 : ULL_PRECISION_F16;
+    for (enum ull__precision p = ULL_PRECISION_F32; p <= ULL_PRECISION_F16; ++p) {
+        bool wanted =
+            p == asked || (asked == ULL_PRECISION_AUTO &&
+                           (p == ULL_PRECISION_F32 || (p == half && !planner->request.plain)));
+        for (int kind = 0; kind < (planner->request.plain ? 1 : 4) && wanted; ++kind) {
+            bool accumulates = (kind & 1) != 0;
+            if (accumulates && planner->request.batch == 1) {
+                continue;
+            }
+            int graph = planner->graph_count;
+            ull_status status = add_graph(planner, p, (kind & 2) != 0, accumulates, err);
+            if (status == ULL_OK && planner->graph_count > graph && !accumulates) {
+                status = add_variant(planner, graph, planner->request.batch, 1, err);
+            }
+            for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && status == ULL_OK &&
+                               accumulates && planner->graph_count > graph;
+                 ++i) {
+                if (can_cut(planner, cuts[i])) {
+                    int64_t micro = (planner->request.batch + cuts[i] - 1) / cuts[i];
+                    status = add_variant(planner, graph, micro, cuts[i], err);
+                }
+            }
+            if (status != ULL_OK) {
+                return status;
+            }
+        }
+    }
+    return ULL_OK;
+}
