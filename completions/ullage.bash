@@ -17,7 +17,7 @@ _ullage_command_at() {
             echo $((i + 1))
             return
             ;;
-        -m | -g | --memory | --gpus | --max-request | --request | --prewarm | --priority | --group | --spill | --name | --report | --record)
+        -m | -g | --memory | --gpus | --max-request | --request | --prewarm | --priority | --group | --spill | --pinned | --name | --report | --record)
             ((i++)) || true
             [[ ${COMP_WORDS[i]} == '=' ]] && ((i++))
             ;;
@@ -84,6 +84,7 @@ _ullage() {
     replay:-m | replay:--memory) words='1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
     run:--request | run:--prewarm) words='1GiB 2GiB 4GiB 8GiB last' ;;
     run:--max-request | run:--spill) words='256MiB 512MiB 1GiB' ;;
+    run:--pinned) words='4GiB 8GiB 16GiB none' ;;
     run:--name | replay:--repeat | replay:--hold) return ;;
     run:--report | run:--record | replay:--record)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -93,7 +94,7 @@ _ullage() {
     replay:-o | replay:--output) words='table json' ;;
     replay:--device) words='cuda:0 host' ;;
     run:*)
-        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --name --report --record --stacks -q --quiet -h --help --'
+        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --pinned --name --report --record --stacks -q --quiet -h --help --'
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;

@@ -211,26 +211,33 @@ static void print_outside(const struct live_job *job)
     }
 }
 
+/* One more thing that is said of a job. */
+static void say_state(bool *any, const char *before, uint64_t bytes, const char *after)
+{
+    char size[ULL_SIZE_TEXT];
+    printf("%s%s%s%s", *any ? ", " : "    ", before, bytes ? ull__size_text(bytes, size) : "", after);
+    *any = true;
+}
+
 /* "suspended, 4.7 GiB in host memory" below a job that is not simply running. */
 static void print_state(const struct ull__job_spec *spec, const struct ull__job_view *view,
                         const struct ull__account_view *account)
 {
     uint64_t evicted = 0, spilled = 0;
-    char out[ULL_SIZE_TEXT];
+    bool any = false;
     for (int d = 0; d < spec->device_count; d++) {
         evicted += account->evicted_bytes[d];
         spilled += account->spilled_bytes[d];
     }
     if (view->state != ULL_JOB_RUNNING)
-        printf("    %s", ull__job_state_name(view->state));
+        say_state(&any, ull__job_state_name(view->state), 0, "");
     if (evicted > 0)
-        printf("%s%s in host memory", view->state != ULL_JOB_RUNNING ? ", " : "    ",
-               ull__size_text(evicted, out));
+        say_state(&any, "", evicted, " in host memory");
+    if (account->pinned_bytes > 0)
+        say_state(&any, "", account->pinned_bytes, " of host memory pinned for it");
     if (spilled > 0)
-        printf("%s%s spilled to host memory, which is slow",
-               evicted || view->state != ULL_JOB_RUNNING ? ", " : "    ",
-               ull__size_text(spilled, out));
-    if (evicted || spilled || view->state != ULL_JOB_RUNNING)
+        say_state(&any, "", spilled, " spilled to host memory, which is slow");
+    if (any)
         putchar('\n');
 }
 

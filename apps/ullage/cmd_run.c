@@ -154,6 +154,8 @@ static void describe_job(struct run *run)
     job->max_request = run->options.max_request;
     job->suspendable = run->options.suspendable;
     job->spill_bytes = run->options.spill;
+    job->pinned_bytes = run->options.pinned;
+    job->never_pins = run->options.never_pins;
     contexts_recall(job);
 }
 

@@ -286,6 +286,7 @@ static void add_sharing(struct ull_json *json, const struct ull__job_spec *spec,
     key_u64(json, "spilled_bytes", spilled);
     key_u64(json, "spilled_peak_bytes", view->spilled_peak_bytes);
     key_u64(json, "spill_bytes", spec->spill_bytes);
+    key_u64(json, "pinned_bytes", account->pinned_bytes);
     key_u64(json, "resident_bytes", held > evicted ? held - evicted : 0);
 }
 

@@ -30,6 +30,9 @@ static void print_help(void)
         "      --group NAME           jobs of one group are suspended together or not at all\n"
         "      --each                 a budget of its own for every direct child\n"
         "      --suspendable          let `ullage suspend` move it out at the speed of the bus\n"
+        "      --pinned SIZE|none     host memory kept for that, so that it is faster; none: pin "
+        "none "
+        "ever\n"
         "      --spill SIZE           what does not fit goes to host memory, at most SIZE; slow\n"
         "      --max-request SIZE     refuse larger single allocations\n"
         "      --name NAME            name of the job (default: the command's)\n"
@@ -95,6 +98,7 @@ enum {
     STACKS,
     SUSPENDABLE,
     SPILL,
+    PINNED,
     PRIORITY,
     REQUEST,
     WAIT,
@@ -151,6 +155,16 @@ static int set_sharing(struct run_options *options, int option, const char *valu
     }
 }
 
+static int set_pinned(struct run_options *options, const char *value)
+{
+    struct ull_error err;
+    options->never_pins = strcmp(value, "none") == 0;
+    options->pinned = 0;
+    if (!options->never_pins && ull__size_parse(value, &options->pinned, &err) != ULL_OK)
+        return cli_usage_error("run", "%s (--pinned on the command line)", err.message);
+    return 0;
+}
+
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
     static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
@@ -169,6 +183,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"group", required_argument, NULL, GROUP},
                                           {"suspendable", no_argument, NULL, SUSPENDABLE},
                                           {"spill", required_argument, NULL, SPILL},
+                                          {"pinned", required_argument, NULL, PINNED},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -221,6 +236,9 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
             if (ull__size_parse(optarg, &options->spill, &err) != ULL_OK)
                 code = cli_usage_error("run", "%s (--spill on the command line)", err.message);
             break;
+        case PINNED:
+            code = set_pinned(options, optarg);
+            break;
         case STACKS:
             options->stacks = true;
             break;
@@ -241,6 +259,8 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
     if (optind == argc)
         return cli_usage_error("run",
                                "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
+    if ((options->pinned || options->never_pins) && !options->suspendable)
+        return cli_usage_error("run", "--pinned needs --suspendable: only such a job moves itself");
     if (options->stacks && !options->record)
         return cli_usage_error("run", "--stacks needs --record FILE, where the stacks go");
     options->command = argv + optind;
@@ -272,5 +292,11 @@ void run_options_describe(const struct run_options *options, char *text, size_t 
         char spill[ULL_SIZE_TEXT];
         snprintf(text + used, size - used, "; spill=%s (--spill on the command line)",
                  ull__size_text(options->spill, spill));
+        used = strlen(text);
+    }
+    if (options->pinned && used < size) {
+        char pinned[ULL_SIZE_TEXT];
+        snprintf(text + used, size - used, "; pinned=%s (--pinned on the command line)",
+                 ull__size_text(options->pinned, pinned));
     }
 }

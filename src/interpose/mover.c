@@ -1,21 +1,21 @@
 /*
  * mover.c: carries out what a job is commanded from outside (src/ledger/control.h), on a thread of its own that
  * begins with the first command and ends with nothing left to do. The parked thread must not wait for a device,
- * since it answers others before they are refused.
+ * since it answers others before they are refused. The same thread pins host memory ahead (`run --pinned`), so that
+ * the bytes' place on the host is one thread's alone.
  *
  * What is told of it in the ledger: how far it is, what is out by device, and at the end that the command was
  * carried out, or why not. A command that overtakes another cancels it.
  */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "suspend.h"
+#include "evict.h"
 
 enum { REST_S = 60 }; /* how long the devices may take to come to rest */
 
@@ -47,6 +47,7 @@ static void tell(bool done, const char *trouble)
     struct ull__residency_report report = {.residency = mover.residency,
                                            .moved_bytes = mover.eviction.moved,
                                            .to_move_bytes = mover.eviction.total,
+                                           .moving_ns = mover.eviction.took_ns,
                                            .done = done,
                                            .trouble = trouble};
     for (int o = 0; o < MAX_ORDINALS; o++) {
@@ -60,9 +61,9 @@ static void tell(bool done, const char *trouble)
     ull__member_report(mover.member, &report);
 }
 
-static void progress(const struct ull__eviction *eviction)
+static void progress(struct ull__eviction *eviction)
 {
-    (void)eviction;
+    eviction->took_ns = now_ns() - eviction->began_ns;
     tell(false, NULL);
 }
 
@@ -119,32 +120,33 @@ static bool shares_the_hosts_memory(char why[ULL_TROUBLE_TEXT])
     return false;
 }
 
-/* MemAvailable, which counts caches that the kernel would give up. */
+/* Is there room on the host for so much more than what is pinned there already? */
 static bool host_has(uint64_t bytes, char why[ULL_TROUBLE_TEXT])
 {
-    char text[4096];
-    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    const char *line = strstr(text, "MemAvailable:");
-    uint64_t available = line ? strtoull(line + 13, NULL, 10) * 1024 : UINT64_MAX;
-    if (bytes <= available)
+    uint64_t kept = ull__store_kept(), room = ull__host_room();
+    bytes -= kept < bytes ? kept : bytes;
+    if (bytes <= room)
         return true;
     snprintf(why, ULL_TROUBLE_TEXT,
              "the host has %llu MiB of memory left, and %llu MiB would have to move there",
-             (unsigned long long)(available >> 20), (unsigned long long)(bytes >> 20));
+             (unsigned long long)(room >> 20), (unsigned long long)(bytes >> 20));
     return false;
 }
 
 /* --- moving ------------------------------------------------------------------------------------------------- */
 
+static void begin(void)
+{
+    mover.eviction.began_ns = now_ns();
+    mover.eviction.took_ns = 0;
+    tell(false, NULL);
+}
+
 static void bring_back(void)
 {
     char why[ULL_TROUBLE_TEXT] = "";
     mover.residency = ULL_MOVING_IN;
-    tell(false, NULL);
+    begin();
     if (!ull__restore(&mover.eviction, why)) {
         mover.residency = ULL_MOVED_OUT;
         tell(true, why);
@@ -153,6 +155,7 @@ static void bring_back(void)
     mover.residency = ULL_RESIDENT;
     ull__go_on();
     tell(true, NULL);
+    ull__store_give_back();
 }
 
 static void move_out(void)
@@ -171,6 +174,7 @@ static void move_out(void)
         return;
     }
     mover.eviction.total = ull__evictable();
+    begin();
     bool good = host_has(mover.eviction.total, why) && ull__evict(&mover.eviction, why);
     if (!good) {
         char also[ULL_TROUBLE_TEXT];
@@ -183,10 +187,12 @@ static void move_out(void)
         mover.residency = ULL_RESIDENT;
         ull__go_on();
         tell(true, why);
+        ull__store_give_back();
         return;
     }
     mover.residency = ULL_MOVED_OUT;
     tell(true, NULL);
+    ull__store_unpin(overtaken, NULL);
 }
 
 /* After a move that was taken back where there was no room for it: what is on the card still goes out too. */
@@ -200,6 +206,13 @@ static void move_rest(void)
         ull__evict(&mover.eviction, why);
     mover.residency = ULL_MOVED_OUT;
     tell(true, why);
+    ull__store_unpin(overtaken, NULL);
+}
+
+static bool commanded(void *unused)
+{
+    (void)unused;
+    return ull__member_commanded(mover.member);
 }
 
 static void *move(void *unused)
@@ -217,13 +230,15 @@ static void *move(void *unused)
         else
             tell(true, NULL);
     }
+    if (mover.residency == ULL_RESIDENT && ull__store_ahead_due())
+        ull__store_ahead(commanded, NULL);
     atomic_store(&mover.running, false);
     return NULL;
 }
 
 void ull__mover_look(struct ull__member *member)
 {
-    if (!ull__gates_wanted() || !ull__member_commanded(member) ||
+    if (!ull__gates_wanted() || !(ull__member_commanded(member) || ull__store_ahead_due()) ||
         atomic_exchange(&mover.running, true))
         return;
     mover.member = member;

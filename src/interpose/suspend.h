@@ -168,8 +168,9 @@ void ull__passing_forget(void);
 
 struct ull__eviction {
     uint64_t moved, total;             /* bytes; out rises moved, back lowers it */
+    uint64_t began_ns, took_ns;        /* CLOCK_MONOTONIC; what this way took so far */
     uint64_t by_ordinal[MAX_ORDINALS]; /* moved out */
-    void (*progress)(const struct ull__eviction *eviction);
+    void (*progress)(struct ull__eviction *eviction);
     bool (*cancelled)(void *data);
 };
 uint64_t ull__evictable(void);

@@ -96,6 +96,7 @@ static void write_report(struct ull__slot *slot, const struct ull__residency_rep
     }
     atomic_store(&slot->to_move_bytes, report->to_move_bytes);
     atomic_store(&slot->moved_bytes, report->moved_bytes);
+    atomic_store(&slot->moving_ns, report->moving_ns);
     write_trouble(slot, report->trouble);
     atomic_store(&slot->residency,
                  (uint32_t)report->residency | (uint32_t)report->moved_by << BY_SHIFT);
@@ -203,6 +204,8 @@ void ull__slot_forget_residency(struct ull__slot *slot)
     atomic_store(&slot->done, 0);
     atomic_store(&slot->moved_bytes, 0);
     atomic_store(&slot->to_move_bytes, 0);
+    atomic_store(&slot->moving_ns, 0);
+    atomic_store(&slot->pinned, 0);
     write_trouble(slot, NULL);
 }
 
@@ -215,6 +218,8 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
     view->done = atomic_load(&slot->done);
     view->moved_bytes = atomic_load(&slot->moved_bytes);
     view->to_move_bytes = atomic_load(&slot->to_move_bytes);
+    view->moving_ns = atomic_load(&slot->moving_ns);
+    view->pinned_bytes = atomic_load(&slot->pinned);
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
         view->evicted_bytes[d] = atomic_load(&slot->devices[d].evicted);
         view->spilled_bytes[d] = atomic_load(&slot->devices[d].spilled);

@@ -56,6 +56,7 @@ struct ull__residency_report {
     enum ull__residency residency;
     enum ull__moved_by moved_by; /* of a process that is out; a member finds that out by itself */
     uint64_t moved_bytes, to_move_bytes;
+    uint64_t moving_ns; /* since the devices were at rest; 0: not known */
     uint64_t evicted_bytes[ULL_MAX_DEVICES];
     uint64_t done;       /* number of a command; 0: the last one that was reported stays */
     const char *trouble; /* why it was refused, or what is in its way so far; or NULL */

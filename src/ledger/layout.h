@@ -94,6 +94,8 @@ struct ull__slot {
     _Atomic uint32_t residency;  /* (M) enum ull__residency | enum ull__moved_by << 2 */
     _Atomic uint64_t done; /* (M) number of the last command that was carried out or refused */
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
+    _Atomic uint64_t moving_ns;                  /* (M) that the bytes took so far */
+    _Atomic uint64_t pinned;                     /* (M) host memory that is kept for moves */
     _Atomic uint32_t answers; /* (A) futex: + 2 for every answer of the daemon to its wants */
     _Atomic uint32_t denials; /* (A) of these, the last that said no; 0: none did */
     _Atomic uint32_t trouble_version; /* (M) odd while trouble is written */

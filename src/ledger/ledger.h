@@ -81,6 +81,8 @@ struct ull__job_spec {
     bool waits;                  /* its command starts when the daemon says so */
     bool may_queue;              /* and until then it waits, rather than be refused */
     uint64_t spill_bytes;        /* that may lie in host memory instead of failing; 0: none */
+    uint64_t pinned_bytes;       /* of host memory, pinned ahead for what is moved out */
+    bool never_pins;             /* what is moved out goes through ordinary memory only */
     int device_count;
     struct ull__device_spec devices[ULL_MAX_DEVICES];
 };
@@ -168,9 +170,11 @@ struct ull__process_view {
     enum ull__moved_by moved_by;
     uint64_t done; /* number of the last command carried out or refused */
     uint64_t moved_bytes, to_move_bytes;
+    uint64_t moving_ns;                      /* that the bytes took so far; 0: not known */
     uint64_t evicted_bytes[ULL_MAX_DEVICES]; /* of what is held: in host memory now */
     uint64_t spilled_bytes[ULL_MAX_DEVICES]; /* in host memory from the start, not in held */
     uint64_t want_bytes[ULL_MAX_DEVICES];    /* allocations that wait for room */
+    uint64_t pinned_bytes;                   /* of host memory, kept for what is moved out */
     char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or what is in its way; or "" */
 };
 
@@ -181,6 +185,7 @@ struct ull__account_view {
     struct ull__usage usage[ULL_MAX_DEVICES];
     uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time when anything was held */
     uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
+    uint64_t pinned_bytes; /* of host memory */
 };
 
 struct ull__holder {

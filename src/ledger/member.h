@@ -122,6 +122,14 @@ enum ull__residency ull__member_residency(struct ull__member *member);
 bool ull__member_spill(struct ull__member *member, int device, uint64_t bytes);
 void ull__member_unspill(struct ull__member *member, int device, uint64_t bytes);
 
+/* --- host memory that is pinned for moves (spill.c) ----------------------------------------------- */
+
+/* May the job pin so much more (`run --pinned`)? No promise: others may do so first. */
+bool ull__member_may_pin(struct ull__member *member, uint64_t bytes);
+/* Counts it if so. The process's own mover alone calls these two. */
+bool ull__member_pin(struct ull__member *member, uint64_t bytes);
+void ull__member_unpin(struct ull__member *member, uint64_t bytes);
+
 /* --- waiting for room --------------------------------------------------------------------------- */
 
 /* An allocation that waits; zeroed before the first call. */

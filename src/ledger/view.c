@@ -71,6 +71,7 @@ bool ull__ledger_account(struct ull__ledger *ledger, int number, struct ull__acc
         if (!ull__ledger_process(ledger, i, &process) || process.account != (uint32_t)number)
             continue;
         view->live |= !process.draining;
+        view->pinned_bytes += process.pinned_bytes;
         for (int d = 0; d < file->spec.device_count; d++) {
             view->evicted_bytes[d] += process.evicted_bytes[d];
             view->spilled_bytes[d] += process.spilled_bytes[d];

@@ -87,9 +87,12 @@ static bool show(const struct move_progress *p, void *data)
 
 static void say_done(const char *name, bool suspend, const struct move_progress *moved, double seconds)
 {
-    char size[ULL_SIZE_TEXT];
-    cli_say("job %s is %s: %s in %.2f s%s%s", name, suspend ? "suspended" : "running again",
-            ull__size_text(moved->moved_bytes, size), seconds,
+    char size[ULL_SIZE_TEXT], rate[48] = "";
+    if (moved->moving_ns > 0)
+        snprintf(rate, sizeof rate, ", at %.1f GB/s",
+                 (double)moved->moved_bytes / (double)moved->moving_ns);
+    cli_say("job %s is %s: %s in %.2f s%s%s%s", name, suspend ? "suspended" : "running again",
+            ull__size_text(moved->moved_bytes, size), seconds, rate,
             suspend ? "; resume it with ullage resume " : "", suspend ? name : "");
 }
 

@@ -65,6 +65,7 @@ static void look(struct move *move)
         p->there += is_there(move, &process);
         p->moved_bytes += process.moved_bytes;
         p->to_move_bytes += process.to_move_bytes;
+        p->moving_ns = process.moving_ns > p->moving_ns ? process.moving_ns : p->moving_ns;
     }
     if (!move->stopped && move->options->step)
         move->stopped = move->options->step(p, move->options->data);
@@ -209,7 +210,8 @@ static ull_status check_host(struct ull__ledger *ledger, struct ull_error *err)
     char need[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
     for (int slot = 0; next_process(ledger, &slot, &process); slot++) {
         uint64_t out = evicted_of(&process), held = held_by(&process);
-        needed += held > out ? held - out : 0;
+        uint64_t moves = held > out ? held - out : 0, there = out > 0 ? 0 : process.pinned_bytes;
+        needed += moves > there ? moves - there : 0;
     }
     if (needed <= available)
         return ULL_OK;

@@ -11,6 +11,7 @@
 
 struct move_progress {
     uint64_t moved_bytes, to_move_bytes;
+    uint64_t moving_ns; /* of those that move themselves: what the bytes alone took, at most; 0: not known */
     int processes, there; /* of the job, and those that are where they shall be */
     bool waits_for_outer; /* it comes back with the job around it, which is suspended */
 };

@@ -8,8 +8,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
 
-# Moving is slow in these jobs, so that there is a half-way: 50 blocks of 40 MiB, 5 chunks each.
-SLOW=cuMemcpyDtoHAsync_v2=10ms,cuMemcpyHtoDAsync_v2=10ms
+# Moving is slow in these jobs, so that there is a half-way: 50 blocks of 40 MiB.
+SLOW=cuMemcpyDtoHAsync_v2=50ms,cuMemcpyHtoDAsync_v2=50ms
 slow_job() { # NAME
     ULLAGE_FAKE_DELAY=$SLOW start_job "$1" init 0 alloc 40MiB 50 touch "$T/$1.has" wait "$T/$1.go" rounds 20 0 \
         sum touch "$T/$1.done" wait "$T/$1.end"
@@ -23,10 +23,10 @@ half_way() { # NAME STATE
     [ "$out" -gt $((400 * MIB)) ] && [ "$out" -lt $((1600 * MIB)) ]
 }
 timeout 60 "$WORKER" init 0 alloc 40MiB 50 rounds 20 0 sum >"$T/alone"
-host_memory() { # of all the job's processes, resident, in MiB
+host_memory() { # of all the job's processes, in MiB, but for what the kernel may take
     local sum=0 pid kib
     for pid in $(pgrep -f "$T/$1\.has"); do
-        kib=$(awk '/^RssAnon/ { print $2 }' "/proc/$pid/status" 2>/dev/null)
+        kib=$(awk '/^Anonymous/ { n += $2 } /^LazyFree/ { n -= $2 } END { print n }' "/proc/$pid/smaps_rollup" 2>/dev/null)
         sum=$((sum + ${kib:-0}))
     done
     echo $((sum / 1024))
