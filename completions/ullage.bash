@@ -59,7 +59,7 @@ _ullage() {
     local words=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report sweep replay budget suspend resume --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report sweep plan replay budget suspend resume --help --version' -- "$word")
         return
     fi
     if [[ $verb == run ]]; then
@@ -139,6 +139,20 @@ _ullage() {
         if [[ $word != -* ]]; then
             mapfile -t COMPREPLY < <(compgen -c -- "$word"; compgen -f -- "$word")
             return
+        fi
+        ;;
+    plan:-o) words='table json' ;;
+    plan:--optimizer) words='adam adamw sgd' ;;
+    plan:--precision) words='auto fp32 bf16 fp16' ;;
+    plan:--device) words='h200 a100-80g rtx4090 v100-16g t4 jetson-agx cpu' ;;
+    plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
+    plan:*)
+        words='-m --memory -b --batch --optimizer --precision --device --bn-group --max-accumulation
+            --recompute-min --max-workspace --host-memory --clip --devices --ladder --models
+            --list-devices -o -h --help'
+        if [[ $word != -* ]]; then
+            words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m
+                gpt2-355m gpt2-774m gpt2-1558m gpt-char llama'
         fi
         ;;
     replay:*)

@@ -21,6 +21,7 @@ static const struct {
     {"report", cmd_report, "tell what a recorded run did with GPU memory"},
 #ifdef ULLAGE_EXTRAS
     {"sweep", cmd_sweep, "run a program with several limits, to compare them"},
+    {"plan", cmd_plan, "predict what a training needs, and make it fit a budget"},
 #endif
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},
 };

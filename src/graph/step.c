@@ -79,11 +79,24 @@ static void update(struct building *building, int parameter, int gradient)
     graph->pass = pass;
 }
 
+/* The step after this one. */
+static int count_step(struct ull__graph *graph, int step)
+{
+    enum ull__pass pass = graph->pass;
+    graph->pass = ULL_PASS_UPDATE;
+    step = ull__graph_apply(graph, &ull__op_count_step, NULL, &step, 1);
+    graph->pass = pass;
+    return step;
+}
+
 /* A parameter's gradient of this micro-step is complete. */
 static void gather(struct ull__graph *graph, int parameter, int gradient, void *context)
 {
     struct building *building = context;
     if (building->options->consume) {
+        if (building->count++ == 0) {
+            building->step = count_step(graph, building->step);
+        }
         update(building, parameter, gradient);
         return;
     }
@@ -116,7 +129,7 @@ static void finish(struct building *building, int scale)
         building->factor = ull__graph_apply(graph, &ull__op_clip, &attrs, (int[]){scale, norm}, 2);
     }
     graph->predicate = found;
-    building->step = ull__graph_apply(graph, &ull__op_count_step, NULL, &building->step, 1);
+    building->step = count_step(graph, building->step);
     for (int i = 0; i < building->count && ull__graph_ok(graph); ++i) {
         update(building, building->parameters[i], building->gradients[i]);
     }
@@ -152,11 +165,6 @@ static int controls(struct building *building)
     building->step = ull__graph_control(graph, "step", ULL_TYPE_I64);
     building->adding =
         options->accumulate ? ull__graph_control(graph, "adding", ULL_TYPE_BOOL) : ULL_NONE;
-    if (options->consume) {
-        graph->pass = ULL_PASS_UPDATE;
-        building->step = ull__graph_apply(graph, &ull__op_count_step, NULL, &building->step, 1);
-        graph->pass = ULL_PASS_FORWARD;
-    }
     return options->loss_scale ? ull__graph_control(graph, "loss_scale", ULL_TYPE_F32) : ULL_NONE;
 }
 

@@ -11,7 +11,7 @@
 #include "plan_private.h"
 
 /* Offsets of persistent buffers in order, and behind them of those that live for a step. */
-static void place_persistent(const struct ull__program *program, struct ull__layout *layout)
+static void place_persistent(const struct ull__program *program, struct ull__plan_layout *layout)
 {
     uint64_t at = 0;
     for (int i = 0; i < program->buffer_count; ++i) {
@@ -31,7 +31,7 @@ static void place_persistent(const struct ull__program *program, struct ull__lay
 
 /* Stays that take over each other's memory are one buffer. */
 static ull_status place_passing(const struct ull__program *program,
-                                const struct ull__profile *profile, struct ull__layout *layout,
+                                const struct ull__profile *profile, struct ull__plan_layout *layout,
                                 struct ull_error *err)
 {
     size_t room = (size_t)layout->stay_count + 1;
@@ -78,7 +78,7 @@ static ull_status place_passing(const struct ull__program *program,
 }
 
 ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
-                               struct ull__layout *layout, struct ull_error *err)
+                               struct ull__plan_layout *layout, struct ull_error *err)
 {
     const struct ull__plan *of = &planner->plans[plan];
     const struct ull__program *program = ull__planner_program(planner, plan);
@@ -100,7 +100,7 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
         status = place_passing(program, &planner->profile, layout, err);
     }
     if (status != ULL_OK) {
-        ull__layout_finish(layout);
+        ull__plan_layout_finish(layout);
         return ull__fail(err, status, "no addresses for a plan");
     }
     place_persistent(program, layout);
@@ -115,11 +115,11 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
         layout->micro_count += !item->update;
     }
     layout->peak_at = cost.peak_at;
-    ull__layout_bytes(planner, plan, layout, cost.peak_at, layout->at_peak);
+    ull__plan_layout_bytes(planner, plan, layout, cost.peak_at, layout->at_peak);
     return ULL_OK;
 }
 
-void ull__layout_finish(struct ull__layout *layout)
+void ull__plan_layout_finish(struct ull__plan_layout *layout)
 {
     ull__scheduler_destroy(layout->scheduler);
     free(layout->offsets);
@@ -128,8 +128,9 @@ void ull__layout_finish(struct ull__layout *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
-void ull__layout_bytes(const struct ull__planner *planner, int plan,
-                       const struct ull__layout *layout, int place, int64_t bytes[ULL_ROLES])
+void ull__plan_layout_bytes(const struct ull__planner *planner, int plan,
+                            const struct ull__plan_layout *layout, int place,
+                            int64_t bytes[ULL_ROLES])
 {
     const struct ull__program *program = ull__planner_program(planner, plan);
     memcpy(bytes, program->role_bytes, sizeof(program->role_bytes));

@@ -98,13 +98,18 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
     plan->step_seconds = seconds;
 }
 
+static int64_t host_budget(const struct ull__planner *planner)
+{
+    return planner->request.host_bytes == ULL_NONE ? (int64_t)planner->profile.host_bytes
+                                                   : planner->request.host_bytes;
+}
+
 /* Offers a decision in all ways that do not change the program. */
 static bool offer(struct ull__planner *planner, int variant, const struct ull__decision *decision,
                   const struct ull__cost_of *cost)
 {
     int stages = planner->request.devices > 1 && !planner->request.plain ? 4 : 1;
-    int64_t host = planner->request.host_bytes == ULL_NONE ? (int64_t)planner->profile.host_bytes
-                                                           : planner->request.host_bytes;
+    int64_t host = host_budget(planner);
     for (int offload = 0; offload < (planner->request.plain ? 1 : 2); ++offload) {
         for (int stage = 0; stage < stages; ++stage) {
             struct ull__plan plan = {.variant = variant,
@@ -239,7 +244,8 @@ static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err
 static ull_status find_plans(struct ull__planner *planner, struct ull_error *err)
 {
     struct ull__search_options options = {.smallest_dropped = planner->request.recompute_min,
-                                          .most_workspace = planner->request.max_workspace};
+                                          .most_workspace = planner->request.max_workspace,
+                                          .host_bytes = host_budget(planner)};
     ull_status status = ULL_OK;
     int precision = -1, chunked = -1;
     for (int i = 0; i < planner->variant_count && status == ULL_OK; ++i) {
@@ -349,13 +355,13 @@ const struct ull__plan *ull__planner_plans(const struct ull__planner *planner, i
 int64_t ull__planner_place(struct ull__planner *planner, int plan)
 {
     if (planner->plans[plan].peak_bytes == 0) {
-        struct ull__layout layout;
+        struct ull__plan_layout layout;
         if (ull__planner_layout(planner, plan, &layout, NULL) != ULL_OK) {
             return -1;
         }
         planner->plans[plan].peak_bytes =
             (int64_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
-        ull__layout_finish(&layout);
+        ull__plan_layout_finish(&layout);
     }
     return planner->plans[plan].peak_bytes;
 }

@@ -92,7 +92,7 @@ int64_t ull__default_bn_group(int64_t batch);
 
 /* --- One plan in full --- */
 
-struct ull__layout {
+struct ull__plan_layout {
     const struct ull__placed *order;
     int count;
     int micro_count; /* of `order`: those before are the micro-step's, the rest the update's */
@@ -110,10 +110,11 @@ struct ull__layout {
 
 /* ULL_E_NO_MEMORY, or ULL_E_INVALID if the addresses do not pass the check (a bug). */
 ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
-                               struct ull__layout *layout, struct ull_error *err);
-void ull__layout_finish(struct ull__layout *layout);
+                               struct ull__plan_layout *layout, struct ull_error *err);
+void ull__plan_layout_finish(struct ull__plan_layout *layout);
 /* Bytes by role at a place of the order. */
-void ull__layout_bytes(const struct ull__planner *planner, int plan,
-                       const struct ull__layout *layout, int place, int64_t bytes[ULL_ROLES]);
+void ull__plan_layout_bytes(const struct ull__planner *planner, int plan,
+                            const struct ull__plan_layout *layout, int place,
+                            int64_t bytes[ULL_ROLES]);
 
 #endif

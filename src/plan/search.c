@@ -96,7 +96,8 @@ static void look(struct search *s, const struct ull__decision *decision, struct 
 {
     ull__schedule(s->scheduler, decision, cost);
     s->schedules_left -= 1;
-    if (!ull__frontier_put(s->frontier, s->program, decision, cost)) {
+    if (cost->sent_bytes <= s->options->host_bytes &&
+        !ull__frontier_put(s->frontier, s->program, decision, cost)) {
         s->failed = true;
     }
 }
@@ -190,7 +191,7 @@ static int sends_at(struct search *s, int place, struct move *moves, int most)
 {
     int count = 0, stays;
     const struct ull__stay *stay = ull__schedule_stays(s->scheduler, &stays);
-    for (int i = 0; i < stays && !s->options->no_send; ++i, ++stay) {
+    for (int i = 0; i < stays && s->options->host_bytes > 0; ++i, ++stay) {
         if (stay->buffer == ULL_NONE || stay->begin > place || stay->end < place) {
             continue;
         }
@@ -419,12 +420,14 @@ static void wander(struct search *s, long tries)
 {
     uint64_t seed = 1;
     for (long i = 0; i < tries && s->schedules_left > 0 && !s->failed && s->frontier->count > 0; ++i) {
-        int from = (int)(draw(&seed) % (uint64_t)s->frontier->count);
+        /* Every other try at the end with the least memory, where steps downwards get stuck first. */
+        int width = i % 2 == 0 ? s->frontier->count : s->frontier->count / 16 + 1;
+        int from = s->frontier->count - 1 - (int)(draw(&seed) % (uint64_t)width);
         ull__decision_copy(s->program, &s->current, &s->frontier->entries[from].decision);
         int changes = 1 + (int)(draw(&seed) % 3);
         for (int j = 0; j < changes; ++j) {
             int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
-            bool sends = !s->options->no_send && s->program->buffers[buffer].backward;
+            bool sends = s->options->host_bytes > 0 && s->program->buffers[buffer].backward;
             s->current.keep[buffer] = (uint8_t)(draw(&seed) % (sends ? 3 : 2));
         }
         look(s, &s->current, &s->cost);
@@ -433,7 +436,7 @@ static void wander(struct search *s, long tries)
 
 static ull_status run(struct search *s, const struct ull__decision *first)
 {
-    if (s->candidate_count <= FEW && !s->options->no_drop && s->options->no_send) {
+    if (s->candidate_count <= FEW && !s->options->no_drop && s->options->host_bytes == 0) {
         search_all(s, first);
     } else {
         descend(s, first);

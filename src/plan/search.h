@@ -29,7 +29,8 @@ struct ull__frontier {
 
 struct ull__search_options {
     int64_t smallest_dropped; /* bytes; smaller buffers are kept */
-    bool no_drop, no_send, no_lean;
+    bool no_drop, no_lean;
+    int64_t host_bytes;     /* what may be sent to the host, together; 0: nothing */
     int64_t most_workspace; /* items that need more are lean from the start; 0: no bound */
     int levels;             /* 0: 24 */
     long schedules; /* about how many decisions are tried; 0: as many as a second or so allows */

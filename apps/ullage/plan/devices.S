@@ -1,0 +1,22 @@
+/* devices.S: the profiles in devices/ as they are, in the program; profiles.c has their list. */
+    .section .rodata
+    .globl plan_device_files
+    .hidden plan_device_files
+plan_device_files:
+    .incbin "devices/h200.json"
+    .byte 0
+    .incbin "devices/a100-80g.json"
+    .byte 0
+    .incbin "devices/rtx4090.json"
+    .byte 0
+    .incbin "devices/v100-16g.json"
+    .byte 0
+    .incbin "devices/t4.json"
+    .byte 0
+    .incbin "devices/jetson-agx.json"
+    .byte 0
+    .incbin "devices/cpu.json"
+    .byte 0
+    .byte 0
+
+    .section .note.GNU-stack, "", %progbits

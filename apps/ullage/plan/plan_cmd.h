@@ -1,0 +1,44 @@
+/* plan_cmd.h: what the files of `ullage plan` share. */
+#ifndef ULLAGE_PLAN_CMD_H
+#define ULLAGE_PLAN_CMD_H
+
+#include "../cli.h"
+#include "explain.h"
+#include "json.h"
+#include "plan.h"
+
+struct plan_options {
+    const char *model;
+    const char *html; /* a path; NULL: none */
+    enum output_format format;
+    bool ladder;
+    int64_t budget; /* bytes */
+    struct ull__plan_request request;
+    struct ull__profile profile;
+};
+
+/* A model with its plans, and the one that was chosen. */
+struct plan_result {
+    const struct plan_options *options;
+    struct ull__graph *model;
+    struct ull__planner *planner;
+    struct ull__planner *plain; /* with one plan that uses no technique */
+    int chosen;                 /* the fastest that fits; where none does, the smallest */
+    bool feasible;
+    int64_t smallest_bytes; /* the smallest feasible budget */
+    double planning_seconds;
+};
+
+/* The plan as one JSON object, as docs/plan-file.md describes it. */
+void plan_print_json(const struct plan_result *result, struct ull_json *json);
+/* For a person; width: columns. False without memory. */
+bool plan_print_text(const struct plan_result *result, int width);
+/* The budgets at which the plan changes, a dozen or so of them. */
+void plan_print_ladder(const struct plan_result *result);
+
+/* Bytes by role of a plan at its peak, and their names in order. False without memory. */
+bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES]);
+/* The figures of a plan for the ladder: the places of some plans, from the most memory to the least. Returns how many. */
+int plan_rungs(const struct plan_result *result, int *rungs, int most);
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * plan_json.c: a plan as a file that `ullage train` runs. docs/plan-file.md describes it.
+ */
+#include "plan_cmd.h"
+
+enum { FILE_VERSION = 1 };
+
+bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES])
+{
+    struct ull__plan_layout layout;
+    if (ull__planner_layout(planner, plan, &layout, NULL) != ULL_OK) {
+        return false;
+    }
+    for (int i = 0; i < ULL_ROLES; ++i) {
+        bytes[i] = layout.at_peak[i];
+    }
+    ull__plan_layout_finish(&layout);
+    return true;
+}
+
+static void put_i64(struct ull_json *json, const char *key, int64_t value)
+{
+    ull__json_key(json, key);
+    ull__json_i64(json, value);
+}
+
+static void put_number(struct ull_json *json, const char *key, double value)
+{
+    ull__json_key(json, key);
+    ull__json_number(json, value);
+}
+
+static void put_text(struct ull_json *json, const char *key, const char *text)
+{
+    ull__json_key(json, key);
+    ull__json_string(json, text);
+}
+
+static void put_bool(struct ull_json *json, const char *key, bool value)
+{
+    ull__json_key(json, key);
+    ull__json_bool(json, value);
+}
+
+/* Bytes by role where the most is needed; `gaps` is the rest of the peak, between buffers. */
+static void put_components(struct ull_json *json, const char *key,
+                           const struct ull__planner *planner, int plan)
+{
+    int64_t bytes[ULL_ROLES], sum = 0;
+    int count;
+    ull__json_key(json, key);
+    if (!plan_components(planner, plan, bytes)) {
+        ull__json_null(json);
+        return;
+    }
+    ull__json_object(json);
+    for (int i = 0; i < ULL_ROLES; ++i) {
+        put_i64(json, ull__role_text((enum ull__role)i), bytes[i]);
+        sum += bytes[i];
+    }
+    put_i64(json, "gaps", ull__planner_plans(planner, &count)[plan].peak_bytes - sum);
+    ull__json_object_end(json);
+}
+
+static double samples_per_second(const struct plan_result *result, const struct ull__plan *plan)
+{
+    return (double)result->options->request.batch / plan->step_seconds;
+}
+
+static void put_plain(struct ull_json *json, const struct plan_result *result)
+{
+    int count;
+    const struct ull__plan *plain = ull__planner_plans(result->plain, &count);
+    ull__json_key(json, "plain");
+    ull__json_object(json);
+    put_i64(json, "peak_bytes", plain->peak_bytes);
+    put_number(json, "step_seconds", plain->step_seconds);
+    put_number(json, "samples_per_second", samples_per_second(result, plain));
+    put_components(json, "components", result->plain, 0);
+    ull__json_object_end(json);
+}
+
+static void put_steps(struct ull_json *json, const struct plan_result *result)
+{
+    struct ull__plan_step steps[ULL_TECHNIQUES];
+    int count = 0;
+    ull__json_key(json, "techniques");
+    ull__json_array(json);
+    if (ull__plan_steps(result->planner, result->chosen, steps, &count, NULL) != ULL_OK) {
+        count = 0;
+    }
+    for (int i = 1; i < count; ++i) {
+        ull__json_object(json);
+        put_text(json, "name", ull__technique_text(steps[i].technique));
+        put_i64(json, "saved_bytes", steps[i - 1].bound_bytes - steps[i].bound_bytes);
+        put_number(json, "cost_seconds", steps[i].step_seconds - steps[i - 1].step_seconds);
+        ull__json_object_end(json);
+    }
+    ull__json_array_end(json);
+}
+
+static void put_thumb(struct ull_json *json, const struct plan_result *result)
+{
+    struct ull__thumb_plan thumb;
+    ull__json_key(json, "rule_of_thumb");
+    if (ull__plan_by_thumb(result->planner, result->options->budget, &thumb, NULL) != ULL_OK) {
+        ull__json_null(json);
+        return;
+    }
+    ull__json_object(json);
+    put_text(json, "precision", ull__precision_text(thumb.precision));
+    put_i64(json, "accumulation", thumb.accumulation);
+    put_i64(json, "peak_bytes", thumb.bound_bytes);
+    put_number(json, "step_seconds", thumb.step_seconds);
+    put_bool(json, "fits", thumb.fits);
+    ull__json_object_end(json);
+}
+
+/* What was decided, by numbers of tensors of the forward pass; the rest is kept. */
+static void put_decision(struct ull_json *json, const struct plan_result *result)
+{
+    int count;
+    const struct ull__plan *plan = &ull__planner_plans(result->planner, &count)[result->chosen];
+    const struct ull__program *program = ull__planner_program(result->planner, result->chosen);
+    static const char *const keys[] = {"drop", "send"};
+    ull__json_key(json, "decision");
+    ull__json_object(json);
+    for (int kind = 0; kind < 2; ++kind) {
+        ull__json_key(json, keys[kind]);
+        ull__json_array(json);
+        for (int i = 0; i < program->buffer_count; ++i) {
+            const struct ull__program_buffer *buffer = &program->buffers[i];
+            if (buffer->forward && buffer->backward &&
+                plan->decision.keep[i] == (kind == 0 ? ULL_DROP : ULL_SEND)) {
+                ull__json_i64(json, buffer->tensor);
+            }
+        }
+        ull__json_array_end(json);
+    }
+    ull__json_key(json, "lean");
+    ull__json_array(json);
+    for (int i = 0; i < program->item_count; ++i) {
+        if (plan->decision.lean[i]) {
+            ull__json_i64(json, program->items[i].node);
+        }
+    }
+    ull__json_array_end(json);
+    put_bool(json, "chunked_loss", plan->chunked_loss);
+    put_bool(json, "offload_optimizer", plan->offload_optimizer);
+    put_i64(json, "zero_stage", plan->zero_stage);
+    ull__json_object_end(json);
+}
+
+/* What a plan is only good for as it is; null: not pinned, whoever runs it fills it in. */
+static void put_pins(struct ull_json *json)
+{
+    static const char *const keys[] = {"backend", "threads", "layouts", "algorithms"};
+    ull__json_key(json, "pins");
+    ull__json_object(json);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
+        ull__json_key(json, keys[i]);
+        ull__json_null(json);
+    }
+    ull__json_object_end(json);
+}
+
+static void put_ladder(struct ull_json *json, const struct plan_result *result)
+{
+    enum { MOST = 24 };
+    int rungs[MOST], count, plans;
+    const struct ull__plan *plan = ull__planner_plans(result->planner, &plans);
+    count = plan_rungs(result, rungs, MOST);
+    ull__json_key(json, "ladder");
+    ull__json_array(json);
+    for (int i = 0; i < count; ++i) {
+        ull__json_object(json);
+        put_i64(json, "budget_bytes",
+                plan[rungs[i]].peak_bytes + (int64_t)result->options->profile.outside_bytes);
+        put_number(json, "step_seconds", plan[rungs[i]].step_seconds);
+        put_text(json, "precision", ull__precision_text(plan[rungs[i]].precision));
+        put_i64(json, "accumulation", plan[rungs[i]].accumulation);
+        put_i64(json, "recomputed_bytes", plan[rungs[i]].cost.dropped_bytes);
+        put_i64(json, "offloaded_bytes", plan[rungs[i]].host_bytes);
+        ull__json_object_end(json);
+    }
+    ull__json_array_end(json);
+}
+
+void plan_print_json(const struct plan_result *result, struct ull_json *json)
+{
+    const struct plan_options *options = result->options;
+    int count;
+    const struct ull__plan *plan = &ull__planner_plans(result->planner, &count)[result->chosen];
+    ull__json_object(json);
+    put_i64(json, "version", FILE_VERSION);
+    put_text(json, "model", options->model);
+    put_text(json, "device", options->profile.name);
+    put_bool(json, "feasible", result->feasible);
+    put_i64(json, "budget_bytes", options->budget);
+    put_i64(json, "peak_bytes", plan->peak_bytes);
+    put_i64(json, "outside_arena_bytes", (int64_t)options->profile.outside_bytes);
+    put_i64(json, "smallest_feasible_bytes", result->smallest_bytes);
+    put_i64(json, "host_bytes", plan->host_bytes);
+    put_number(json, "step_seconds", plan->step_seconds);
+    put_number(json, "samples_per_second", samples_per_second(result, plan));
+    put_i64(json, "batch", options->request.batch);
+    put_i64(json, "micro_batch", plan->micro_batch);
+    put_i64(json, "accumulation", plan->accumulation);
+    put_text(json, "precision", ull__precision_text(plan->precision));
+    put_i64(json, "recomputed_bytes", plan->cost.dropped_bytes);
+    put_i64(json, "offloaded_bytes", plan->host_bytes);
+    put_i64(json, "parameters", ull__graph_parameters(result->model));
+    put_components(json, "components", result->planner, result->chosen);
+    put_plain(json, result);
+    put_steps(json, result);
+    put_thumb(json, result);
+    put_decision(json, result);
+    put_pins(json);
+    if (options->ladder) {
+        put_ladder(json, result);
+    }
+    put_number(json, "planning_seconds", result->planning_seconds);
+    ull__json_object_end(json);
+}

@@ -1,0 +1,142 @@
+/*
+ * profiles.c: device profiles, one JSON object each. See profiles.h.
+ *
+ * A profile has a figure for each name below, all of them; "sources" says where each comes from and is not read.
+ */
+#include "profiles.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "file.h"
+
+extern const char plan_device_files[];
+
+static const struct {
+    const char *name;
+    size_t offset;
+    bool whole; /* a uint64_t of bytes; else a double above 0 */
+} figures[] = {
+    {"memory_bytes", offsetof(struct ull__profile, memory_bytes), true},
+    {"host_bytes", offsetof(struct ull__profile, host_bytes), true},
+    {"outside_bytes", offsetof(struct ull__profile, outside_bytes), true},
+    {"alignment", offsetof(struct ull__profile, alignment), true},
+    {"bytes_per_second", offsetof(struct ull__profile, bytes_per_second), false},
+    {"matrix_per_second", offsetof(struct ull__profile, matrix_per_second), false},
+    {"matrix_half_per_second", offsetof(struct ull__profile, matrix_half_per_second), false},
+    {"flops_per_second", offsetof(struct ull__profile, flops_per_second), false},
+    {"link_per_second", offsetof(struct ull__profile, link_per_second), false},
+    {"host_bytes_per_second", offsetof(struct ull__profile, host_bytes_per_second), false},
+    {"launch_seconds", offsetof(struct ull__profile, launch_seconds), false},
+    {"lean_convolution", offsetof(struct ull__profile, lean_convolution), false},
+};
+
+const char *plan_profile_text(int i)
+{
+    const char *text = plan_device_files;
+    while (i-- > 0 && *text != '\0') {
+        text += strlen(text) + 1;
+    }
+    return *text != '\0' ? text : NULL;
+}
+
+static ull_status read_figures(const json_t *object, const char *name, struct ull__profile *profile,
+                               struct ull_error *err)
+{
+    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); ++i) {
+        const json_t *value = json_object_get(object, figures[i].name);
+        char *at = (char *)profile + figures[i].offset;
+        if (figures[i].whole) {
+            json_int_t whole = json_integer_value(value);
+            if (!json_is_integer(value) || whole < 0 || whole > INT64_C(1) << 50) {
+                return ull__fail(err, ULL_E_INVALID,
+                                 "device '%.60s': \"%s\" is not a whole number of bytes", name,
+                                 figures[i].name);
+            }
+            *(uint64_t *)(void *)at = (uint64_t)whole;
+        } else {
+            double real = json_number_value(value);
+            if (!json_is_number(value) || !(real > 0) || !isfinite(real)) {
+                return ull__fail(err, ULL_E_INVALID, "device '%.60s': \"%s\" is not a number above 0",
+                                 name, figures[i].name);
+            }
+            *(double *)(void *)at = real;
+        }
+    }
+    if (profile->alignment == 0 || (profile->alignment & (profile->alignment - 1)) != 0) {
+        return ull__fail(err, ULL_E_INVALID, "device '%.60s': \"alignment\" is not a power of two",
+                         name);
+    }
+    return ULL_OK;
+}
+
+ull_status plan_profile_read(const char *text, const char *name, struct ull__profile *profile,
+                             struct ull_error *err)
+{
+    json_error_t problem;
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
+    if (object == NULL) {
+        return ull__fail(err, ULL_E_INVALID, "device '%.60s': line %d: %.150s", name, problem.line,
+                         problem.text);
+    }
+    struct ull__profile read;
+    memset(&read, 0, sizeof(read));
+    const char *own = json_string_value(json_object_get(object, "name"));
+    ull_status status = ULL_OK;
+    if (own == NULL || strlen(own) >= sizeof(read.name) || own[0] == '\0') {
+        status = ull__fail(err, ULL_E_INVALID,
+                           "device '%.60s': \"name\" is not a text of 1 to %zu bytes", name,
+                           sizeof(read.name) - 1);
+    } else {
+        strcpy(read.name, own);
+        read.bf16 = json_is_true(json_object_get(object, "bf16"));
+        read.f16 = json_is_true(json_object_get(object, "f16"));
+        status = read_figures(object, name, &read, err);
+    }
+    json_decref(object);
+    if (status == ULL_OK) {
+        *profile = read;
+    }
+    return status;
+}
+
+static ull_status read_file(const char *path, struct ull__profile *profile, struct ull_error *err)
+{
+    char *text;
+    size_t size;
+    ull_status status = ull__file_read(path, 1 << 20, &text, &size, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    status = plan_profile_read(text, path, profile, err);
+    free(text);
+    return status;
+}
+
+ull_status plan_profile_find(const char *name, struct ull__profile *profile, struct ull_error *err)
+{
+    size_t length = strlen(name);
+    char all[200] = "";
+    if (strchr(name, '/') != NULL || (length > 5 && strcmp(name + length - 5, ".json") == 0)) {
+        return read_file(name, profile, err);
+    }
+    for (int i = 0; plan_profile_text(i) != NULL; ++i) {
+        struct ull__profile read;
+        ull_status status = plan_profile_read(plan_profile_text(i), "built in", &read, err);
+        if (status != ULL_OK) {
+            return status;
+        }
+        if (strcmp(read.name, name) == 0) {
+            *profile = read;
+            return ULL_OK;
+        }
+        strcat(all, i > 0 ? ", " : "");
+        strcat(all, read.name);
+    }
+    return ull__fail(err, ULL_E_NOT_FOUND, "no device '%.60s': expected a file (NAME.json), or %s",
+                     name, all);
+}
