@@ -5,11 +5,11 @@
 #
 #   tests/gpu/run_suspend.sh [OUTPUT_DIR [PART...]]     on a machine with a GPU and PyTorch
 #
-# Parts, in this order, all of them if none is named; seconds on an H200: scenes 45, shared 40, mapped 20, spill 15, swap 120,
-# gate 10, training 90, alternate 90, graph 10, ipc 30.
+# Parts, in this order, all of them if none is named; seconds on an H200: swap 120, scenes 45, shared 40, mapped 20,
+# spill 15, gate 10, training 90, alternate 90, graph 10, ipc 30.
 #
-# BUILD names a build that is there already, with tests; else build/gpu is made. LIMIT: no new part begins after so
-# many seconds (default 400). SIZES: GiB that swap moves (8 32).
+# BUILD names a build that is there already (cmake without tests is enough); else build/gpu is made. LIMIT: no new part
+# begins after so many seconds (default 400). SIZES: GiB that swap moves (8 32). DRIVER: the libcuda.so.1 to link with.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
@@ -41,13 +41,20 @@ part() { # NAME TITLE: is it this one's turn?
 
 say "build"
 if ! [ -e "$build/ullage" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$out/build-suspend.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" --target ullage worker suspend_facts >>"$out/build-suspend.log" 2>&1
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF \
+        >"$out/build-suspend.log" 2>&1 && cmake --build "$build" -j "$(nproc)" >>"$out/build-suspend.log" 2>&1
 fi
 check "builds here" [ -e "$build/ullage" ] || { tail -n 20 "$out/build-suspend.log"; exit 1; }
 build=$(cd "$build" && pwd)
-ullage=$build/ullage
 worker=$build/tests/e2e/guests/worker
+if ! [ -e "$worker" ]; then # the tests' guest, without what the tests need
+    worker=$build/worker
+    driver=${DRIVER:-$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.* => //p' | head -n 1)}
+    cc -D_GNU_SOURCE -std=gnu11 -O2 -Itests/include -Isrc/device tests/e2e/guests/worker.c tests/e2e/guests/worker_*.c \
+        -o "$worker" "$driver" -pthread >>"$out/build-suspend.log" 2>&1
+    check "the guest is built with $driver" [ -e "$worker" ] || { tail -n 20 "$out/build-suspend.log"; exit 1; }
+fi
+ullage=$build/ullage
 state=$(mktemp -d -p /dev/shm) # the driver does not pin files of a disk
 trap 'rm -rf "$state"' EXIT
 export ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state CUBLAS_WORKSPACE_CONFIG=:4096:8
@@ -71,6 +78,55 @@ wait_held() { # JOB GIB: until the job holds so much, 40 s at most
     done
 }
 alive() { kill -0 "$1" 2>/dev/null; }
+
+# --- figures ------------------------------------------------------------------------------------------------
+
+swap() { # GIB TIMES LABEL OPTION...: blocks of 512 MiB; one line a move: GB/s whole, and of the bytes alone
+    local gib=$1 times=$2 label=$3 job i verb
+    shift 3
+    rm -f "$state"/swap.*
+    "$ullage" run -q -m 100GiB "$@" --name swap -- "$worker" init 0 alloc 512MiB $((gib * 2)) touch "$state/swap.has" \
+        wait "$state/swap.go" verify >"$out/swap.txt" 2>&1 &
+    job=$!
+    for i in $(seq 200); do
+        [ -e "$state/swap.has" ] && break
+        sleep 0.1
+    done
+    if [ "$label" = pinned ]; then
+        i=0
+        until [ "$(pinned_gib swap)" = "$gib" ] || [ $i = 150 ]; do
+            sleep 0.2
+            i=$((i + 1))
+        done
+        echo "   $gib GiB $label: $(pinned_gib swap) GiB are pinned after $((i / 5)) s"
+    fi
+    for i in $(seq "$times"); do
+        for verb in suspend resume; do
+            echo "$verb $(timeout 60 "$ullage" $verb --timeout 50 swap 2>&1)"
+        done
+    done | tee "$out/swap.line" | sed -nE 's/^(suspend|resume) .* in ([0-9.]+) s(, at ([0-9.]+) GB\/s)?.*/\1 \2 \4/p' |
+        awk -v gib="$gib" -v label="$label" '{
+            way = $1 == "suspend" ? "out" : "back"; n[way]++
+            printf "   | %d GiB, %s | %s %d | %.2f s | %.1f GB/s | %s |\n", gib, label, way, n[way], $2,
+                gib * 1.073741824 / $2, $3 ? $3 " GB/s" : "-" }'
+    touch "$state/swap.go"
+    wait $job
+    check "$gib GiB, $label: every word is right" grep -q '^wrong 0$' "$out/swap.txt"
+    grep -v 'ullage: job swap is' "$out/swap.line" | head -n 4
+}
+pinned_gib() { # JOB
+    "$ullage" ps -o json 2>/dev/null | python3 -c '
+import json, sys
+print(max([j["pinned_bytes"] >> 30 for j in json.load(sys.stdin)["jobs"] if j["name"] == sys.argv[1]], default=0))' "$1"
+}
+if part swap "swapping: | what | way and time | whole | whole rate | rate of the bytes |"; then
+    for gib in $SIZES; do
+        swap "$gib" 3 pageable --suspendable
+        swap "$gib" 3 "never pinned" --suspendable --pinned none
+        swap "$gib" 2 pinned --suspendable --pinned "${gib}GiB"
+        swap "$gib" 1 "by the driver"
+    done
+fi
 
 # --- the guest, scene by scene ----------------------------------------------------------------------------
 
@@ -139,55 +195,6 @@ if part spill "memory beyond the limit"; then
     SCENE_OPTIONS=(-m 2GiB --spill 4GiB)
     scene spill init 0 alloc 60M 40 alloc 100K 50 rounds 60 10 sum
     unset SCENE_OPTIONS
-fi
-
-# --- figures ------------------------------------------------------------------------------------------------
-
-swap() { # GIB TIMES LABEL OPTION...: blocks of 512 MiB; one line a move: GB/s whole, and of the bytes alone
-    local gib=$1 times=$2 label=$3 job i verb
-    shift 3
-    rm -f "$state"/swap.*
-    "$ullage" run -q -m 100GiB "$@" --name swap -- "$worker" init 0 alloc 512MiB $((gib * 2)) touch "$state/swap.has" \
-        wait "$state/swap.go" verify >"$out/swap.txt" 2>&1 &
-    job=$!
-    for i in $(seq 200); do
-        [ -e "$state/swap.has" ] && break
-        sleep 0.1
-    done
-    if [ "$label" = pinned ]; then
-        i=0
-        until [ "$(pinned_gib swap)" = "$gib" ] || [ $i = 150 ]; do
-            sleep 0.2
-            i=$((i + 1))
-        done
-        echo "   $gib GiB $label: $(pinned_gib swap) GiB are pinned after $((i / 5)) s"
-    fi
-    for i in $(seq "$times"); do
-        for verb in suspend resume; do
-            echo "$verb $(timeout 60 "$ullage" $verb --timeout 50 swap 2>&1)"
-        done
-    done | tee "$out/swap.line" | sed -nE 's/^(suspend|resume) .* in ([0-9.]+) s(, at ([0-9.]+) GB\/s)?.*/\1 \2 \4/p' |
-        awk -v gib="$gib" -v label="$label" '{
-            way = $1 == "suspend" ? "out" : "back"; n[way]++
-            printf "   | %d GiB, %s | %s %d | %.2f s | %.1f GB/s | %s |\n", gib, label, way, n[way], $2,
-                gib * 1.073741824 / $2, $3 ? $3 " GB/s" : "-" }'
-    touch "$state/swap.go"
-    wait $job
-    check "$gib GiB, $label: every word is right" grep -q '^wrong 0$' "$out/swap.txt"
-    grep -v 'ullage: job swap is' "$out/swap.line" | head -n 4
-}
-pinned_gib() { # JOB
-    "$ullage" ps -o json 2>/dev/null | python3 -c '
-import json, sys
-print(max([j["pinned_bytes"] >> 30 for j in json.load(sys.stdin)["jobs"] if j["name"] == sys.argv[1]], default=0))' "$1"
-}
-if part swap "swapping: | what | way and time | whole | whole rate | rate of the bytes |"; then
-    for gib in $SIZES; do
-        swap "$gib" 3 pageable --suspendable
-        swap "$gib" 3 "never pinned" --suspendable --pinned none
-        swap "$gib" 2 pinned --suspendable --pinned "${gib}GiB"
-        swap "$gib" 1 "by the driver"
-    done
 fi
 
 if part gate "what the gate costs a launch (ns, in turn)"; then
