@@ -234,6 +234,8 @@ void fake_stream_release_all(CUcontext ctx);
 struct fake_op *fake_op_new(size_t data_size, fake_op_run *prepare, fake_op_run *run);
 void fake_op_wait(struct fake_op *op, CUstream stream, uint64_t number);
 void fake_enqueue(CUstream stream, struct fake_op *op);
+/* Is it work that asks for bytes? It reaches all that is held, be it freed in an order that comes later. */
+extern bool fake_at_work;
 void fake_wait_stream(CUstream stream, uint64_t number);
 void fake_wait_context(CUcontext ctx);
 CUstream fake_streams(void);

@@ -43,10 +43,26 @@ static struct piece *find_piece(CUmemoryPool pool, CUdeviceptr at)
     return found ? *found : NULL;
 }
 
+/* What is freed on a stream is in no tree any more, though work that was there before still uses it. */
+static bool resolve_held(CUmemoryPool pool, CUdeviceptr at, struct fake_range *range)
+{
+    uint64_t offset = at - pool->base, step = offset / pool->step;
+    if (!pool->steps[step].window)
+        return false;
+    range->base = at;
+    range->size = range->length = pool->step - offset % pool->step;
+    range->host = pool->steps[step].host + offset % pool->step;
+    range->card = pool->card;
+    range->pool = pool;
+    return true;
+}
+
 static bool resolve(const struct fake_span *span, CUdeviceptr at, struct fake_range *range)
 {
     CUmemoryPool pool = span->object;
     struct piece *piece = find_piece(pool, at);
+    if (fake_at_work)
+        return resolve_held(pool, at, range);
     if (!piece || at >= pool->base + piece->start + piece->asked)
         return false;
     uint64_t offset = at - pool->base, step = offset / pool->step;

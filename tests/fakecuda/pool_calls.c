@@ -54,6 +54,11 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream)
         return CUDA_ERROR_INVALID_VALUE;
     if (range.kind == FAKE_GRAPH)
         return fake_graph_free(dptr) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (range.kind ==
+        FAKE_LINEAR) { /* legal; goes to the device when the stream has got there, here at once */
+        fake_wait_stream(stream, stream->queued);
+        return fake_linear_drop(dptr);
+    }
     if (range.kind != FAKE_POOL)
         return CUDA_ERROR_INVALID_VALUE;
     return fake_pool_free(dptr, stream);

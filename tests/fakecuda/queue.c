@@ -15,6 +15,7 @@
 
 static CUstream all;
 static unsigned long long last_id;
+bool fake_at_work;
 
 CUstream fake_streams(void)
 {
@@ -110,8 +111,10 @@ static void run_head(CUstream stream)
     if (!stream->head)
         stream->tail = &stream->head;
     stream->running = true;
+    fake_at_work = true;
     if (op->prepare)
         op->prepare(op);
+    fake_at_work = false;
     pthread_mutex_unlock(&fake_mutex);
     if (op->run && op->failed == CUDA_SUCCESS)
         op->run(op);
