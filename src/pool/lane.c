@@ -78,7 +78,7 @@ static bool is_stream(const struct ull__lane *lane)
     return lane->exists && lane->graph == 0;
 }
 
-uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream)
+uint16_t ull__lane_known(struct ull_pool *pool, ull__stream stream)
 {
     for (uint32_t i = 1; i < pool->lane_count; i++) {
         const struct ull__lane *lane = &pool->lanes[i];
@@ -87,7 +87,13 @@ uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream)
             return (uint16_t)i;
         }
     }
-    return ull__lane_new(pool, stream, 0);
+    return 0;
+}
+
+uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream)
+{
+    uint16_t known = ull__lane_known(pool, stream);
+    return known ? known : ull__lane_new(pool, stream, 0);
 }
 
 uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing)
@@ -417,6 +423,22 @@ bool ull__lanes_wait(struct ull_pool *pool, uint16_t lane, uint64_t timeout_ns)
         return reached;
     }
     return false;
+}
+
+bool ull__lanes_follow(struct ull_pool *pool, uint16_t own,
+                       bool (*wait)(void *context, ull__stream stream, ull__event event),
+                       void *context)
+{
+    bool any = false;
+    for (uint32_t i = 1; i < pool->lane_count; i++) {
+        const struct ull__lane *lane = &pool->lanes[i];
+        if (i == own || !is_stream(lane) || lane->free_bytes == 0 || lane->event_count == 0)
+            continue;
+        struct ull__recorded last = lane->events[lane->event_count - 1];
+        if (wait(context, pool->lanes[own].stream, last.event))
+            any |= sweep(pool, (uint16_t)i, own, ++pool->lanes[own].seq, last.seq);
+    }
+    return any;
 }
 
 /* --- graphs and the end ------------------------------------------------------------------------------- */

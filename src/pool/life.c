@@ -247,14 +247,15 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
     if (ull__is_parents(pool))
         return ULL_E_NO_DEVICE;
     ull__lock(&pool->lock);
-    ull_status status = ULL_E_NO_MEMORY;
+    ull_status status = ULL_OK;
     ull__front_close(pool, stream);
-    uint16_t lane = ull__lane_of(pool, stream);
+    uint16_t lane = ull__lane_known(pool, stream);
     if (lane != 0) {
         pool->lanes[lane].seq++; /* for memory in use that the stream used too */
         status = ull__lane_record(pool, lane);
     }
-    if (status == ULL_OK) {
+    /* A stream that cannot be asked now (it is captured) cannot be asked later either: what it freed stays its own. */
+    if (lane != 0 && (status == ULL_OK || status == ULL_E_DRIVER)) {
         pool->lanes[lane].over = true;
         ull__lanes_poll(pool);
     }

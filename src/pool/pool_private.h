@@ -329,7 +329,9 @@ static inline bool ull__page_free(const struct ull_pool *pool, uint32_t home)
 
 /* A lane for a stream, or for a graph's part on a stream; 0 if the host has no memory. */
 uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph);
-/* The lane of the stream itself, made if need be; 0 if the host has no memory. */
+/* The lane of the stream itself if there is one, else 0. */
+uint16_t ull__lane_known(struct ull_pool *pool, ull__stream stream);
+/* The same, made if need be; 0 if the host has no memory. */
 uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
 /* The lane that requests on the stream belong to now: a graph's while it is captured. 0 as above. */
 uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing);
@@ -357,6 +359,13 @@ ull_status ull__lane_record(struct ull_pool *pool, uint16_t lane);
 bool ull__lanes_poll(struct ull_pool *pool);
 /* Puts events behind the frees of all lanes but this one that none covers yet, then looks. */
 bool ull__lanes_want(struct ull_pool *pool, uint16_t lane);
+/*
+ * Lets the lane's stream wait for the events of all other lanes, by `wait`, and gives it what they cover. True if
+ * that was anything.
+ */
+bool ull__lanes_follow(struct ull_pool *pool, uint16_t own,
+                       bool (*wait)(void *context, ull__stream stream, ull__event event),
+                       void *context);
 /*
  * Waits, with the lock released meanwhile, for one pending event that would give memory to the lane.
  * False: there is none, or not in that time.
