@@ -94,7 +94,7 @@ _ullage() {
     replay:-o | replay:--output) words='table json' ;;
     replay:--device) words='cuda:0 host' ;;
     run:*)
-        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --pinned --name --report --record --stacks -q --quiet -h --help --'
+        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --pinned --driver-pools --name --report --record --stacks -q --quiet -h --help --'
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;

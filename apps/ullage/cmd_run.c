@@ -337,6 +337,8 @@ static int prepare(struct run *run)
     if (run->options.suspendable)
         setenv("ULLAGE_SUSPENDABLE", "1",
                1); /* read before the first call, when there is no ledger yet */
+    if (run->options.driver_pools)
+        setenv("ULLAGE_DRIVER_POOLS", "1", 1); /* of this job and those in it */
     if (run->options.spill)
         setenv("ULLAGE_SPILL", "1", 1); /* likewise */
     code = prepare_record(run);

@@ -33,6 +33,10 @@ static void print_help(void)
         "      --pinned SIZE|none     host memory kept for that, so that it is faster; none: pin "
         "none "
         "ever\n"
+        "      --driver-pools         with --suspendable: leave cudaMallocAsync's pools to the "
+        "driver, "
+        "where\n"
+        "                             they stay on the card\n"
         "      --spill SIZE           what does not fit goes to host memory, at most SIZE; slow\n"
         "      --max-request SIZE     refuse larger single allocations\n"
         "      --name NAME            name of the job (default: the command's)\n"
@@ -97,6 +101,7 @@ enum {
     RECORD,
     STACKS,
     SUSPENDABLE,
+    DRIVER_POOLS,
     SPILL,
     PINNED,
     PRIORITY,
@@ -182,6 +187,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                           {"prewarm", required_argument, NULL, PREWARM},
                                           {"group", required_argument, NULL, GROUP},
                                           {"suspendable", no_argument, NULL, SUSPENDABLE},
+                                          {"driver-pools", no_argument, NULL, DRIVER_POOLS},
                                           {"spill", required_argument, NULL, SPILL},
                                           {"pinned", required_argument, NULL, PINNED},
                                           {"quiet", no_argument, NULL, 'q'},
@@ -232,6 +238,9 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
         case SUSPENDABLE:
             options->suspendable = true;
             break;
+        case DRIVER_POOLS:
+            options->driver_pools = true;
+            break;
         case SPILL:
             if (ull__size_parse(optarg, &options->spill, &err) != ULL_OK)
                 code = cli_usage_error("run", "%s (--spill on the command line)", err.message);
@@ -263,6 +272,9 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
         return cli_usage_error("run", "--pinned needs --suspendable: only such a job moves itself");
     if (options->stacks && !options->record)
         return cli_usage_error("run", "--stacks needs --record FILE, where the stacks go");
+    if (options->driver_pools && !options->suspendable)
+        return cli_usage_error("run", "--driver-pools means something with --suspendable only: "
+                                      "without it all pools are the driver's");
     options->command = argv + optind;
     return check_values(options);
 }

@@ -17,9 +17,10 @@ struct run_options {
     const char *record;   /* --record or NULL */
     bool stacks;
     bool suspendable;
-    uint64_t spill;  /* 0: nothing goes to host memory */
-    uint64_t pinned; /* host memory pinned ahead for suspensions */
-    bool never_pins; /* --pinned none */
+    bool driver_pools; /* of stream-ordered memory, though it is suspendable */
+    uint64_t spill;    /* 0: nothing goes to host memory */
+    uint64_t pinned;   /* host memory pinned ahead for suspensions */
+    bool never_pins;   /* --pinned none */
     int priority;
     const char *group;     /* --group or NULL */
     struct budget request; /* --request, empty: none */

@@ -222,16 +222,16 @@ static void destroy(struct ull__device *device)
     .stream_create = ull__cuda_stream_create, .stream_destroy = ull__cuda_stream_destroy,          \
     .synchronize = ull__cuda_synchronize
 
-static const struct ull__device_ops mapped_ops = {.name = "cuda",
-                                                  .destroy = destroy,
-                                                  .memory = memory,
-                                                  .reserve = reserve,
-                                                  .release = release,
-                                                  .create = create,
-                                                  .destroy_pages = destroy_pages,
-                                                  .map = map,
-                                                  .unmap = unmap,
-                                                  ORDER_OPS};
+const struct ull__device_ops ull__cuda_mapped_ops = {.name = "cuda",
+                                                     .destroy = destroy,
+                                                     .memory = memory,
+                                                     .reserve = reserve,
+                                                     .release = release,
+                                                     .create = create,
+                                                     .destroy_pages = destroy_pages,
+                                                     .map = map,
+                                                     .unmap = unmap,
+                                                     ORDER_OPS};
 
 static const struct ull__device_ops plain_ops = {.name = "cuda-plain",
                                                  .destroy = destroy,
@@ -310,6 +310,18 @@ static bool maps_pages(struct ull__cuda_device *cuda)
     return true;
 }
 
+void ull__cuda_init(struct ull__cuda_device *cuda, const union ull__cuda *driver, CUdevice number,
+                    CUcontext context)
+{
+    cuda->driver = driver;
+    cuda->number = number;
+    cuda->context = context;
+    pthread_mutex_init(&cuda->lock, NULL);
+    cuda->device.page_bytes = (uint64_t)2 << 20;
+    cuda->device.regions = !maps_pages(cuda);
+    cuda->device.ops = cuda->device.regions ? &plain_ops : &ull__cuda_mapped_ops;
+}
+
 static ull_status find_device(const union ull__cuda *driver, int ordinal, CUdevice *number,
                               struct ull_error *err)
 {
@@ -345,8 +357,6 @@ ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct
     struct ull__cuda_device *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a device");
-    cuda->driver = driver;
-    cuda->number = number;
     CUresult code = driver->cuDevicePrimaryCtxRetain(&cuda->context, number);
     if (code != CUDA_SUCCESS) {
         free(cuda);
@@ -354,10 +364,7 @@ ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct
                          ordinal, code,
                          code == CUDA_ERROR_OUT_OF_MEMORY ? ", there is no room for one" : "");
     }
-    pthread_mutex_init(&cuda->lock, NULL);
-    cuda->device.page_bytes = (uint64_t)2 << 20;
-    cuda->device.regions = !maps_pages(cuda);
-    cuda->device.ops = cuda->device.regions ? &plain_ops : &mapped_ops;
+    ull__cuda_init(cuda, driver, number, cuda->context);
     *out = &cuda->device;
     return ULL_OK;
 }

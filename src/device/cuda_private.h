@@ -22,6 +22,14 @@ struct ull__cuda_device {
     size_t idle_count;
 };
 
+/*
+ * Fills in a device over a driver that is loaded already, in a context that the caller keeps alive; *cuda is zero.
+ * The preload library makes its own of it (src/interpose/async_device.c), with memory calls that charge.
+ */
+void ull__cuda_init(struct ull__cuda_device *cuda, const union ull__cuda *driver, CUdevice number,
+                    CUcontext context);
+extern const struct ull__device_ops ull__cuda_mapped_ops;
+
 /* What a thread had before a call of ours. */
 struct ull__cuda_scope {
     bool pushed, relaxed;

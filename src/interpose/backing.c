@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "suspend.h"
+#include "async.h"
 
 enum { SMALL_PARTS = 2 }; /* blocks of up to half a page share pages */
 
@@ -356,7 +356,10 @@ bool ull__free_later(CUdeviceptr dptr)
 {
     CUdeviceptr start;
     uint64_t bytes;
-    if (!ull__capture_is_open() || !ull__backing_find(dptr, &start, &bytes, NULL) || start != dptr)
+    if (!ull__capture_is_open() ||
+        (!ull__backing_find(dptr, &start, &bytes, NULL) &&
+         !ull__async_find(dptr, &start, &bytes, NULL)) ||
+        start != dptr)
         return false;
     pthread_mutex_lock(&books.lock);
     if (books.later_count == books.later_capacity) {

@@ -80,14 +80,13 @@ static bool idle_soon(CUstream stream)
  * The driver itself waits for what was freed on a stream rather than fail. A pool gives memory back
  * at a synchronization only, which is over at once when the stream is idle.
  */
-static void wait_for_stream(const struct ull__charge *charge)
+void ull__wait_for_stream(CUstream stream)
 {
     const union ull__cuda *real = ull__driver;
-    if (charge->ordered && real->cuStreamSynchronize && real->cuStreamQuery &&
-        !ull__capturing(charge->stream, false, true))
+    if (real->cuStreamSynchronize && real->cuStreamQuery && !ull__capturing(stream, false, true))
         ULL_RELAXED(real, {
-            if (idle_soon(charge->stream))
-                real->cuStreamSynchronize(charge->stream);
+            if (idle_soon(stream))
+                real->cuStreamSynchronize(stream);
         });
 }
 
@@ -117,7 +116,8 @@ static bool reserve_after_settling(struct ull__charge *charge)
     if (try_reserve(charge))
         return true;
     charge->wait |= ULL_WAIT_TRIM | (charge->ordered ? ULL_WAIT_STREAM : 0);
-    wait_for_stream(charge);
+    if (charge->ordered)
+        ull__wait_for_stream(charge->stream);
     ull__reserves_refresh(charge->gpu, true);
     if (try_reserve(charge))
         return true;

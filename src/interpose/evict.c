@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "async.h"
 #include "evict.h"
 #include "size.h"
 
@@ -48,8 +49,9 @@ bool ull__use_context(int ordinal)
 static void collect(void)
 {
     size_t count;
+    ull__async_before_move();
     struct ull__piece *pieces = ull__backing_pieces(&count);
-    size_t max = count + ull__handles_count();
+    size_t max = count + ull__handles_count() + ull__async_piece_count();
     free(items);
     items = malloc((max + 1) * sizeof *items);
     item_count = 0;
@@ -58,6 +60,8 @@ static void collect(void)
             items[item_count++] = &pieces[i];
     if (items)
         item_count += ull__handles_movable(items + item_count, max - item_count);
+    if (items)
+        item_count += ull__async_pieces(items + item_count, max - item_count);
 }
 
 uint64_t ull__evictable(void)
@@ -80,6 +84,10 @@ static bool fail(char why[ULL_TROUBLE_TEXT], const char *text)
 
 static void release(struct ull__piece *piece)
 {
+    if (piece->pooled) {
+        ull__async_unmap(piece);
+        return;
+    }
     if (piece->object)
         ull__object_unmap(piece);
     else
@@ -195,6 +203,8 @@ bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
         return true;
     if (!holding && !ull__store_open(eviction->total))
         return fail(why, "the host has no memory for it");
+    if (!holding)
+        ull__async_views_out();
     holding = true;
     for (int ordinal = 0; ordinal < MAX_ORDINALS && good; ordinal++)
         good = evict_device(eviction, ordinal, why);
@@ -207,6 +217,8 @@ bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
 static bool make_memory(struct ull__piece *piece)
 {
     CUmemAllocationProp properties;
+    if (piece->pooled)
+        return ull__async_make(piece) == CUDA_SUCCESS;
     if (piece->object)
         ull__object_properties(piece, &properties);
     else
@@ -224,11 +236,22 @@ static bool make_memory(struct ull__piece *piece)
 /* What was made for pieces that are still out. */
 static void unmake_memory(void)
 {
-    for (size_t i = 0; i < item_count; i++)
-        if (items[i]->host && items[i]->handle) {
+    for (size_t i = 0; i < item_count; i++) {
+        if (!items[i]->host || !items[i]->handle)
+            continue;
+        if (items[i]->pooled)
+            ull__async_unmake(items[i]);
+        else
             ull__driver->cuMemRelease(items[i]->handle);
-            items[i]->handle = 0;
-        }
+        items[i]->handle = 0;
+    }
+}
+
+static CUresult map_piece(const struct ull__piece *piece)
+{
+    return piece->pooled   ? ull__async_map(piece)
+           : piece->object ? ull__object_map(piece)
+                           : ull__backing_map(piece);
 }
 
 /* Memory for all of them, or for none. */
@@ -249,11 +272,6 @@ static bool make_all(char why[ULL_TROUBLE_TEXT])
     snprintf(why, ULL_TROUBLE_TEXT, "the card has no room for the %s that are out",
              ull__size_text(out, size));
     return false;
-}
-
-static CUresult map(const struct ull__piece *piece)
-{
-    return piece->object ? ull__object_map(piece) : ull__backing_map(piece);
 }
 
 static bool is_back(struct convoy *convoy, struct ull__piece *piece)
@@ -277,7 +295,7 @@ static bool restore_device(struct ull__eviction *eviction, int ordinal, char why
             continue;
         if (!opened && !(ull__use_context(ordinal) && (opened = ull__ring_open(false))))
             return fail(why, "its device could not be used");
-        if (map(piece) != CUDA_SUCCESS)
+        if (map_piece(piece) != CUDA_SUCCESS)
             good = fail(why, "the device could not map its memory");
         else if (!(sent = send(&coming, piece)))
             good =
@@ -303,6 +321,8 @@ bool ull__restore(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT])
             unmake_memory(); /* what is back stays back; the rest can be tried again */
             return false;
         }
+    if (ull__async_views_in() != CUDA_SUCCESS)
+        return fail(why, "the device could not map its memory a second time");
     ull__store_unpin(NULL, NULL); /* what was not yet: frees of pinned memory wait for the devices */
     holding = false;
     return true;

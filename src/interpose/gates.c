@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "async.h"
 #include "jump.h"
-#include "suspend.h"
 
 struct ull__gate ull__gate;
 
@@ -138,6 +138,18 @@ void ull__gates_forget(void)
         ull__gate_leave(lane);                                                                     \
         return result;                                                                             \
     }
+/* Not through the gate: it may wait for long, and holds nothing up. */
+#define CU_SYNC(symbol, base, since, since_pt, exempt, params, args)                               \
+    static CUresult gated_##symbol params                                                          \
+    {                                                                                              \
+        const union ull__cuda *real = ull__jump_driver();                                          \
+        if (unlikely(!real || !real->symbol))                                                      \
+            return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
+        CUresult result = real->symbol args;                                                       \
+        if (result == CUDA_SUCCESS && ull__held())                                                 \
+            ull__async_synchronized();                                                             \
+        return result;                                                                             \
+    }
 /* A capture counts as open from before it begins until after it ended, well or not. */
 #define CU_CAPTURE(symbol, base, since, since_pt, exempt, params, args)                            \
     static CUresult gated_##symbol params                                                          \
@@ -172,6 +184,8 @@ static const struct {
 #define CU_OWN(symbol, base, since, since_pt, exempt, params, args) {(void *)gated_##symbol, true},
 #define CU_CAPTURE(symbol, base, since, since_pt, exempt, params, args)                            \
     {(void *)gated_##symbol, true},
+#define CU_SYNC(symbol, base, since, since_pt, exempt, params, args)                               \
+    {(void *)gated_##symbol, false},
 #include "cuda_api.def"
 };
 

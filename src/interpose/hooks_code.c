@@ -6,8 +6,7 @@
  * and nothing more is given until it is paid. With lazy loading, code is really loaded when a function
  * is first looked up or launched; launches are not hooked, the figure shows it all the same.
  */
-#include "interpose.h"
-#include "suspend.h"
+#include "async.h"
 
 static bool may_load(const char *call)
 {
@@ -113,6 +112,13 @@ static CUresult made(CUresult result, CUstream *stream)
     return changed(result);
 }
 
+/* Before it is destroyed, while it can be asked still. */
+static void ending(CUstream stream)
+{
+    ull__stream_gone(stream);
+    ull__async_stream_gone(stream);
+}
+
 CUresult ull__do_cuStreamCreate(CUstream *stream, unsigned int flags)
 {
     return may_load("cuStreamCreate") ? made(ull__driver->cuStreamCreate(stream, flags), stream)
@@ -128,13 +134,13 @@ CUresult ull__do_cuStreamCreateWithPriority(CUstream *stream, unsigned int flags
 
 CUresult ull__do_cuStreamDestroy(CUstream stream)
 {
-    ull__stream_gone(stream);
+    ending(stream);
     return changed(ull__driver->cuStreamDestroy(stream));
 }
 
 CUresult ull__do_cuStreamDestroy_v2(CUstream stream)
 {
-    ull__stream_gone(stream);
+    ending(stream);
     return changed(ull__driver->cuStreamDestroy_v2(stream));
 }
 

@@ -9,8 +9,8 @@
  * The memory for stacks is the stack limit times all threads that can be resident: raising it from 1
  * to 16 KiB took 4 GiB on an H200 at once. So a raise is reserved like an allocation.
  */
+#include "async.h"
 #include "interpose.h"
-#include "suspend.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -119,6 +119,7 @@ static void ended(CUcontext context, uint64_t began_ns)
 {
     struct ull__block block;
     struct ull__moment moment = {.began_ns = began_ns};
+    ull__async_free_context_ended(context);
     while (ull__block_take_of_context(context, &block)) {
         if (ull__backing_wanted() && (block.kind == BLOCK_LINEAR || block.kind == BLOCK_SPILLED))
             ull__backing_drop(block.address);
@@ -126,6 +127,7 @@ static void ended(CUcontext context, uint64_t began_ns)
     }
     if (ull__block_take((uint64_t)(uintptr_t)context, &block))
         ull__block_ended(&block, &moment);
+    ull__async_context_ended(context);
     ull__reserves_refresh(NULL, false);
     atomic_store(&ull__state.code_changed, true);
 }
@@ -430,6 +432,14 @@ CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
         value > old ? raise_limit(gpu, limit, old, value) : lower_limit(gpu, limit, old, value);
     atomic_store(&ull__state.code_changed, true);
     return result;
+}
+
+CUcontext ull__primary_context(CUdevice ordinal)
+{
+    pthread_mutex_lock(&books.lock);
+    CUcontext context = books.primary[ordinal];
+    pthread_mutex_unlock(&books.lock);
+    return context;
 }
 
 void ull__contexts_forget(void)

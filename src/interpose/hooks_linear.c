@@ -1,8 +1,8 @@
 /*
  * hooks_linear.c: linear, pitched and managed memory, and cuMemFree for whatever it is given.
  */
+#include "async.h"
 #include "interpose.h"
-#include "suspend.h"
 
 static uint64_t round_up(uint64_t bytes, uint64_t to)
 {
@@ -190,6 +190,7 @@ static uint64_t end_block(const struct ull__block *block, const struct ull__gpu 
         break;
     case BLOCK_MANAGED:
     case BLOCK_SPILLED:
+    case BLOCK_ORDERED:
     case BLOCK_ARRAY:
     case BLOCK_HOST:
     case BLOCK_CONTEXT:
@@ -277,8 +278,13 @@ static CUresult call_free_async_ptsz(CUdeviceptr address, CUstream stream)
 CUresult ull__do_cuMemFree_v2(CUdeviceptr dptr)
 {
     /* Freeing waits for work, which nobody may do while a capture is open. */
+    CUresult result;
     if (unlikely(ull__backing_wanted()) && ull__free_later(dptr))
         return CUDA_SUCCESS;
+    if (unlikely(ull__gates_wanted()) && ull__async_free_now(dptr, &result))
+        return result;
+    if (unlikely(ull__backing_wanted()) && ull__async_free_waits(dptr))
+        return CUDA_ERROR_INVALID_VALUE;
     return free_block(dptr, call_free, NULL);
 }
 
@@ -289,10 +295,16 @@ CUresult ull__do_cuMemFree(CUdeviceptr_v1 dptr)
 
 CUresult ull__do_cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
+    CUresult result;
+    if (unlikely(ull__backing_wanted()) && ull__async_free(dptr, stream, false, &result))
+        return result;
     return free_block(dptr, call_free_async, stream);
 }
 
 CUresult ull__do_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
+    CUresult result;
+    if (unlikely(ull__backing_wanted()) && ull__async_free(dptr, stream, true, &result))
+        return result;
     return free_block(dptr, call_free_async_ptsz, stream);
 }

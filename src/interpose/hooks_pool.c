@@ -2,9 +2,10 @@
  * hooks_pool.c: stream-ordered allocations.
  *
  * They are charged by the reserve of their pool (reserve.c). In a stream that is being captured an
- * allocation only becomes a node of a graph; the graph is charged when it is launched.
+ * allocation only becomes a node of a graph; the graph is charged when it is launched. With `run --suspendable`
+ * most are served from a pool of ours instead (async.c).
  */
-#include "interpose.h"
+#include "async.h"
 
 /* The most by which an allocation makes a pool grow. Measured: whole steps, from nothing or not. */
 enum { POOL_STEP = 32 << 20 };
@@ -31,12 +32,12 @@ bool ull__capturing(CUstream stream, bool per_thread, bool unsure)
 static const struct ull__gpu *gpu_of_stream(CUstream stream)
 {
     const union ull__cuda *real = ull__driver;
-    CUcontext context = NULL, current = NULL;
-    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-        !real->cuStreamGetCtx || real->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
-        return ull__current_gpu();
+    CUcontext context = ull__context_of_stream(stream), current = NULL;
+    const struct ull__gpu *known = ull__async_gpu(context);
+    if (known)
+        return known;
     real->cuCtxGetCurrent(&current);
-    if (context == current || real->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    if (!context || context == current || real->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return ull__current_gpu();
     const struct ull__gpu *gpu = ull__current_gpu();
     real->cuCtxPopCurrent_v2(&context);
@@ -86,6 +87,9 @@ static CUresult allocate(const struct ull__gpu *gpu, CUmemoryPool pool, CUdevice
     struct ull__want want = {0};
     CUresult result;
     bool refused;
+    if (unlikely(ull__gates_wanted()) &&
+        ull__async_alloc(gpu, pool, dptr, bytes, stream, per_thread, name, began_ns, &result))
+        return result;
     do
         result = allocate_once(gpu, pool, dptr, bytes, stream, per_thread, call, name, began_ns,
                                &refused);
@@ -210,5 +214,7 @@ CUresult ull__do_cuMemPoolTrimTo(CUmemoryPool pool, size_t min_bytes_to_keep)
     CUresult result = ull__driver->cuMemPoolTrimTo(pool, min_bytes_to_keep);
     if (result == CUDA_SUCCESS && ull__reserve_gpu(pool))
         ull__reserve_refresh(ull__reserve_of(NULL, pool));
+    if (result == CUDA_SUCCESS && ull__gates_wanted())
+        ull__async_trim_pool(pool, min_bytes_to_keep);
     return result;
 }

@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "async.h"
 #include "hash.h"
 #include "vmm_books.h"
 
@@ -269,7 +270,8 @@ CUresult ull__do_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handl
         return CUDA_SUCCESS;
     /* What cuMemAlloc gives out has no handle, and the program shall not see that ours has. */
     if (unlikely(ull__backing_wanted()) &&
-        ull__backing_find((CUdeviceptr)(uintptr_t)addr, &start, &bytes, NULL))
+        (ull__backing_find((CUdeviceptr)(uintptr_t)addr, &start, &bytes, NULL) ||
+         ull__async_find((CUdeviceptr)(uintptr_t)addr, &start, &bytes, NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = ull__driver->cuMemRetainAllocationHandle(handle, addr);
     if (result == CUDA_SUCCESS) {

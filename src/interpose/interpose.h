@@ -106,6 +106,8 @@ bool ull__spill_instead(struct ull__charge *charge, CUresult result);
  * and it is reserved again: make the call again. False: settle or cancel.
  */
 bool ull__again(struct ull__charge *charge, CUresult result);
+/* Waits until a stream's work is over, a second at most, unless it is being captured. */
+void ull__wait_for_stream(CUstream stream);
 /* See ull__member_want; nothing may be under way. */
 bool ull__wait_for_room(const struct ull__gpu *gpu, uint64_t bytes, struct ull__want *want);
 /* The driver took `taken` bytes: gives back the rest, or charges what is missing. */
@@ -195,6 +197,7 @@ enum ull__block_kind {
     BLOCK_MANAGED,    /* the same, but NVML does not count it for the process */
     BLOCK_SPILLED,    /* the same, but host memory: charged to the job's second account */
     BLOCK_POOL,       /* charged through its pool's reserve */
+    BLOCK_ORDERED,    /* of a pool of ours, which charges its pages (async.c) */
     BLOCK_ARRAY,
     BLOCK_SMALL_ARRAY, /* packed with others: charged together */
     BLOCK_HOST,        /* pinned memory of an integrated device */
@@ -271,6 +274,8 @@ bool ull__capturing(CUstream stream, bool per_thread, bool unsure);
 void ull__handles_forget(void);
 void ull__graphs_forget(void);
 void ull__contexts_forget(void);
+/* NULL: the program has none. */
+CUcontext ull__primary_context(CUdevice ordinal);
 
 /* --- measure.c: NVML's figure for this process ------------------------------------------------------ */
 

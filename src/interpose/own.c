@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "suspend.h"
+#include "async.h"
 
 CUresult ull__own_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
 {
@@ -12,6 +12,7 @@ CUresult ull__own_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdev
     uint64_t bytes;
     CUcontext context;
     if (!ull__backing_find(dptr, &start, &bytes, NULL) &&
+        !ull__async_find(dptr, &start, &bytes, NULL) &&
         !ull__pass_find(dptr, &start, &bytes, &context))
         return ull__driver->cuMemGetAddressRange_v2(base, size, dptr);
     struct ull__block block;
@@ -38,6 +39,38 @@ CUresult ull__own_cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size,
     return result;
 }
 
+/* The same for a block of a pool of ours: as of one of the driver's default pool. */
+static bool answer_ordered(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    CUdeviceptr start;
+    uint64_t bytes;
+    struct ull__async *async;
+    if (!ull__async_find(ptr, &start, &bytes, &async))
+        return false;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = start;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned int *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned int *)data = 1;
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        memset(data, 0, sizeof(unsigned long long));
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = async->default_pool;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* True if it is one that the driver would answer differently for mapped memory; then it is answered. */
 static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
@@ -45,9 +78,11 @@ static bool answer(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
     uint64_t bytes;
     struct ull__piece piece = {0};
     struct ull__block block;
-    if (!data || (!ull__backing_find(ptr, &start, &bytes, &piece) &&
-                  !ull__pass_find(ptr, &start, &bytes, &piece.context)))
+    if (!data)
         return false;
+    if (!ull__backing_find(ptr, &start, &bytes, &piece) &&
+        !ull__pass_find(ptr, &start, &bytes, &piece.context))
+        return answer_ordered(data, attribute, ptr);
     bool known = ull__block_find(start, &block);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -95,8 +130,9 @@ CUresult ull__own_cuPointerSetAttribute(const void *value, CUpointer_attribute a
     CUdeviceptr start;
     uint64_t bytes;
     CUresult result = ull__driver->cuPointerSetAttribute(value, attribute, ptr);
-    bool ours = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-                ull__backing_find(ptr, &start, &bytes, NULL);
+    bool ours =
+        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        (ull__backing_find(ptr, &start, &bytes, NULL) || ull__async_find(ptr, &start, &bytes, NULL));
     return result != CUDA_SUCCESS && ours ? CUDA_SUCCESS : result;
 }
 

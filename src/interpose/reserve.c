@@ -18,7 +18,7 @@
  */
 #include <stdlib.h>
 
-#include "interpose.h"
+#include "async.h"
 
 struct ull__reserve {
     struct ull__reserve *next; /* never removed: handles may come back */
@@ -203,6 +203,8 @@ void ull__reserves_refresh(const struct ull__gpu *gpu, bool with_trim)
             trim(r);
         ull__reserve_refresh(r);
     }
+    if (with_trim)
+        ull__async_trim(gpu, 0);
 }
 
 /* --- the end of a pool -------------------------------------------------------------------------------- */

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "async.h"
 #include "interpose.h"
-#include "suspend.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -44,6 +44,7 @@ static void forget_parent(void)
     ull__contexts_forget();
     ull__rest_forget();
     ull__backing_forget();
+    ull__async_forget();
     ull__passing_forget();
     ull__mover_forget();
     ull__measure_forget();

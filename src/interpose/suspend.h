@@ -104,6 +104,7 @@ struct ull__piece {
     uint64_t serial;        /* no other piece of this process has it */
     bool spilled;           /* host memory in the device's place */
     struct object *object;  /* mapped by the program itself (vmm_move.c); NULL: by us */
+    bool pooled;            /* pages of a pool (async_move.c); handle: 1 while there are any */
     unsigned char *host;    /* where its bytes are while it is out */
 };
 

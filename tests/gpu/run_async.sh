@@ -112,7 +112,6 @@ if part random "programs at random"; then
         timeout 60 "$ullage" run -q -m 100GiB --suspendable -- "$worker" seed $seed init 0 ordered 3000 0 idle >"$out/ordered.held" 2>&1
         check "seed $seed: $(tail -n 1 "$out/ordered.held"), the same" cmp "$out/ordered.alone" "$out/ordered.held"
     done
-    head -n 1 "$out/ordered.alone"
     compare ordered at_once 0.5 "$worker" init 0 keep 64MiB 32 ordered 1500 2 verify
     "$worker" init 0 about >"$out/about.alone"
     "$ullage" run -q -m 100GiB --suspendable -- "$worker" init 0 about >"$out/about.held"

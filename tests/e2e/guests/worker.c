@@ -15,6 +15,7 @@
  *   callback FILE       a host function waits for FILE
  *   map SIZE COUNT      memory that it maps itself       remap N MS    rounds over it; handles come and go
  *   mapexport SIZE      the same, exported and imported  mapsum, unmap
+ *   ordered, limited, pairs, keep, idle, about, reset   memory that streams order, see worker_ordered.c
  *   peer N MS           two devices work on each other's memory
  *   export FILE         a block for another process      import FILE N MS   works on it; the owner waits
  *   ring FILE RANK N MS two processes, each with kernels that wait for the other's
@@ -243,7 +244,8 @@ static void interpret(char **at)
     while (*at) {
         const char *word = *at++;
         if (!block_word(word, &at) && !plain_word(word, &at) && !rounds_word(word, &at) &&
-            !streams_word(word, &at) && !shared_word(word, &at) && !mapped_word(word, &at))
+            !streams_word(word, &at) && !shared_word(word, &at) && !mapped_word(word, &at) &&
+            !ordered_word(word, &at))
             fail(word, 0);
     }
 }

@@ -54,6 +54,7 @@ size_t size_of(const char *text);
 
 void launch_words(CUfunction function, CUstream stream, CUdeviceptr at, size_t words, uint32_t value);
 void launch_wait(CUstream stream, CUdeviceptr word);
+struct block *block_room(void); /* for one more, at worker.count */
 void block_new(size_t bytes);
 void block_end(size_t i); /* its bytes go into the sum */
 void sum_bytes(CUdeviceptr at, size_t bytes);
@@ -63,5 +64,6 @@ bool rounds_word(const char *word, char ***at);
 bool streams_word(const char *word, char ***at);
 bool shared_word(const char *word, char ***at);
 bool mapped_word(const char *word, char ***at);
+bool ordered_word(const char *word, char ***at);
 
 #endif

@@ -43,7 +43,7 @@ void sum_bytes(CUdeviceptr at, size_t bytes)
     }
 }
 
-void block_new(size_t bytes)
+struct block *block_room(void)
 {
     if (worker.count == worker.room) {
         worker.room = worker.room ? 2 * worker.room : 256;
@@ -51,7 +51,12 @@ void block_new(size_t bytes)
         if (!worker.blocks)
             fail("no memory", 0);
     }
-    struct block *block = &worker.blocks[worker.count];
+    return &worker.blocks[worker.count];
+}
+
+void block_new(size_t bytes)
+{
+    struct block *block = block_room();
     block->bytes = bytes < 4 ? 4 : bytes / 4 * 4;
     CU(cuMemAlloc(&block->at, block->bytes));
     block->value = (uint32_t)any(1u << 31);
