@@ -381,7 +381,7 @@ void ull__count_peak(struct ull_pool *pool)
 
 static void free_front(struct ull__front *f)
 {
-    free(f->live.entries);
+    free(f->live.buckets);
     free(f->loose[YOUNG]);
     free(f->loose[OLD]);
     free(f->spare);

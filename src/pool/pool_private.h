@@ -35,6 +35,7 @@
 #include "bins.h"
 #include "device.h"
 #include "lock.h"
+#include "table.h"
 #include "ullage/pool.h"
 
 /* Where a chunk lies; each has its bins. */
@@ -101,13 +102,6 @@ struct ull__use {
 struct ull__slotset {
     uint64_t *level[4];
     unsigned int levels;
-};
-
-/* Chunks in use by a hash of their address, see table.c; 0: empty. */
-struct ull__table {
-    uint64_t *entries;
-    uint64_t count, capacity;
-    unsigned int bits;
 };
 
 enum {
@@ -268,28 +262,13 @@ uint32_t ull__slotset_last(const struct ull__slotset *set, uint32_t slot);
 /* The first member in [slot, end), or end. */
 uint32_t ull__slotset_next(const struct ull__slotset *set, uint32_t slot, uint32_t end);
 
-/* --- table.c: chunks' memory, and chunks in use by address --------------------------------------- */
+/* --- table.c: chunks' memory; chunks in use by address are in table.h ---------------------------- */
 
 /* Makes sure that `count` further chunks can be had without asking the host. */
 bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count);
 struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
 void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
 void ull__chunks_finish(struct ull_pool *pool);
-/* Room for `further` entries. Tables of fronts are under their lock. */
-bool ull__table_grow(struct ull__table *table);
-static inline bool ull__table_ensure(struct ull__table *table, uint64_t further)
-{
-    while ((table->count + further) * 2 > table->capacity) {
-        if (!ull__table_grow(table))
-            return false;
-    }
-    return true;
-}
-void ull__table_add(struct ull__table *table, struct ull__chunk *c);
-struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address);
-struct ull__chunk *ull__table_take(struct ull__table *table, uint64_t address);
-/* An address will be added soon. */
-void ull__table_prefetch(const struct ull__table *table, uint64_t address);
 
 /* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
 

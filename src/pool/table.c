@@ -1,15 +1,15 @@
 /*
- * table.c: the memory of chunks, and the chunks in use by their address.
+ * table.c: the memory of chunks, and of the tables of chunks in use (table.h).
  *
- * Chunks come in slabs that are kept until the pool ends. The table is open addressing with linear
- * probing, at most half full; removal moves the followers back, so there are no marks for the removed.
- * Both grow before an operation begins, so that nothing fails halfway through one. Fronts have tables of their own.
+ * Chunks come in slabs that are kept until the pool ends. Both grow before an operation begins, so that nothing fails
+ * halfway through one.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "pool_private.h"
 
-enum { SLAB = 512, FIRST_TABLE_SHIFT = 10 };
+enum { SLAB = 512, FIRST_BUCKETS = 256 };
 
 struct ull__slab {
     struct ull__slab *next;
@@ -56,120 +56,30 @@ void ull__chunks_finish(struct ull_pool *pool)
         pool->slabs = slab->next;
         free(slab);
     }
-    free(pool->live.entries);
+    free(pool->live.buckets);
 }
 
 /* --- by address ------------------------------------------------------------------------------------ */
 
-/*
- * An entry is the chunk's address on the host, of which the upper 16 bits and the lower 6 are always 0, with
- * the upper 22 bits of the hash in their place. So a look at an entry tells whether it can be the one,
- * and where it belongs, without a look at the chunk.
- */
-enum { LOW_BITS = 6, HIGH_SHIFT = 48, TAG_BITS = 64 - HIGH_SHIFT + LOW_BITS };
-#define TAG_MASK (UINT64_MAX << HIGH_SHIFT | (((uint64_t)1 << LOW_BITS) - 1))
-
-static uint64_t hash_of(uint64_t address)
-{
-    return (address >> ULL_UNIT_SHIFT) * 0x9e3779b97f4a7c15ull;
-}
-
-/* The upper bits of the hash where an entry has them: 16 above, then 6 below. */
-static uint64_t tag_of(uint64_t hash)
-{
-    return (hash & UINT64_MAX << HIGH_SHIFT) |
-           (hash >> (HIGH_SHIFT - LOW_BITS) & (((uint64_t)1 << LOW_BITS) - 1));
-}
-
-static struct ull__chunk *chunk_of(uint64_t entry)
-{
-    return (struct ull__chunk *)(uintptr_t)(entry & ~TAG_MASK); // NOLINT(performance-no-int-to-ptr)
-}
-
-static uint64_t home_of_hash(const struct ull__table *table, uint64_t hash)
-{
-    return hash >> (64 - table->bits);
-}
-
-static uint64_t home_of_entry(const struct ull__table *table, uint64_t entry)
-{
-    if (table->bits > TAG_BITS)
-        return home_of_hash(table, hash_of(chunk_of(entry)->address));
-    uint64_t low = entry & (((uint64_t)1 << LOW_BITS) - 1);
-    return ((entry >> HIGH_SHIFT) << LOW_BITS | low) >> (TAG_BITS - table->bits);
-}
-
-static void enter(struct ull__table *table, uint64_t entry, uint64_t at)
-{
-    while (table->entries[at])
-        at = (at + 1) & (table->capacity - 1);
-    table->entries[at] = entry;
-}
-
 bool ull__table_grow(struct ull__table *table)
 {
-    uint64_t old_capacity = table->capacity, *old = table->entries;
-    uint64_t capacity = old_capacity ? old_capacity * 2 : (uint64_t)1 << FIRST_TABLE_SHIFT;
-    uint64_t *entries = calloc(capacity, sizeof *entries);
-    if (!entries)
+    uint64_t old_count = table->buckets ? table->mask + 1 : 0;
+    uint64_t count = old_count ? old_count * 2 : FIRST_BUCKETS;
+    struct ull__bucket *old = table->buckets;
+    struct ull__bucket *buckets = aligned_alloc(sizeof *buckets, count * sizeof *buckets);
+    if (!buckets)
         return false;
-    table->entries = entries;
-    table->capacity = capacity;
-    table->bits = (unsigned int)__builtin_ctzll(capacity);
-    for (uint64_t i = 0; i < old_capacity; i++) {
-        if (old[i])
-            enter(table, old[i], home_of_entry(table, old[i]));
+    memset(buckets, 0, count * sizeof *buckets);
+    *table = (struct ull__table){.buckets = buckets,
+                                 .most = count * ULL_LOAD,
+                                 .mask = count - 1,
+                                 .shift = 64 - (unsigned int)__builtin_ctzll(count)};
+    for (uint64_t i = 0; i < old_count; i++) {
+        for (unsigned int way = 0; way < ULL_WAYS; way++) {
+            if (old[i].tags >> 8 * way & 0x80)
+                ull__table_add(table, old[i].chunk[way]);
+        }
     }
     free(old);
     return true;
-}
-
-void ull__table_add(struct ull__table *table, struct ull__chunk *c)
-{
-    uint64_t hash = hash_of(c->address);
-    enter(table, (uint64_t)(uintptr_t)c | tag_of(hash), home_of_hash(table, hash));
-    table->count++;
-}
-
-/* Where the address is in the table, or an empty place. */
-static uint64_t place_of(const struct ull__table *table, uint64_t address)
-{
-    uint64_t hash = hash_of(address), tag = tag_of(hash), at = home_of_hash(table, hash), entry;
-    while ((entry = table->entries[at]) != 0) {
-        if ((entry & TAG_MASK) == tag && chunk_of(entry)->address == address)
-            break;
-        at = (at + 1) & (table->capacity - 1);
-    }
-    return at;
-}
-
-void ull__table_prefetch(const struct ull__table *table, uint64_t address)
-{
-    __builtin_prefetch(&table->entries[home_of_hash(table, hash_of(address))], 1);
-}
-
-struct ull__chunk *ull__table_find(const struct ull__table *table, uint64_t address)
-{
-    return table->count ? chunk_of(table->entries[place_of(table, address)]) : NULL;
-}
-
-struct ull__chunk *ull__table_take(struct ull__table *table, uint64_t address)
-{
-    if (!table->count)
-        return NULL;
-    uint64_t mask = table->capacity - 1, hole = place_of(table, address), entry;
-    struct ull__chunk *c = chunk_of(table->entries[hole]);
-    if (!c)
-        return NULL;
-    for (uint64_t at = (hole + 1) & mask; (entry = table->entries[at]) != 0; at = (at + 1) & mask) {
-        /* An entry may move back to the hole unless its home lies behind the hole. */
-        uint64_t home = home_of_entry(table, entry);
-        if (((at - home) & mask) >= ((at - hole) & mask)) {
-            table->entries[hole] = entry;
-            hole = at;
-        }
-    }
-    table->entries[hole] = 0;
-    table->count--;
-    return c;
 }
