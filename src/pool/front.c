@@ -219,10 +219,9 @@ static void leave_front(const struct ull_pool *pool, struct ull__front *f, uint6
     ull__unlock(&f->lock);
 }
 
-bool ull__front_allocate(struct ull_pool *pool, uint64_t size, const struct ull_request *request,
-                         void **address)
+bool ull__front_allocate(struct ull_pool *pool, const struct ull_request *request, void **address)
 {
-    uint64_t began;
+    uint64_t began, size = (request->bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
     struct ull__front *f = enter_front(pool, request->stream, &began);
     if (!f)
         return false;

@@ -82,10 +82,8 @@ uint16_t ull__lane_known(struct ull_pool *pool, ull__stream stream)
 {
     for (uint32_t i = 1; i < pool->lane_count; i++) {
         const struct ull__lane *lane = &pool->lanes[i];
-        if (lane->stream == stream && is_stream(lane) && !lane->over) {
-            pool->last_lane = i;
+        if (lane->stream == stream && is_stream(lane) && !lane->over)
             return (uint16_t)i;
-        }
     }
     return 0;
 }
@@ -100,8 +98,13 @@ uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturin
 {
     uint16_t index = ull__lane_of(pool, stream);
     struct ull__lane *lane = &pool->lanes[index];
+    if (index != 0 && !capturing && lane->graph_lane == 0) {
+        pool->last_stream = stream;
+        pool->last_lane = index;
+    }
     if (index == 0 || (!capturing && lane->graph_lane == 0))
         return index;
+    ull__lanes_changed(pool);
     if (lane->graph_lane && (capturing || !lane->implicit))
         return lane->graph_lane;
     if (lane->graph_lane) { /* a capture without a begin has ended */
@@ -147,6 +150,7 @@ static void reuse_if_empty(struct ull_pool *pool, uint16_t index)
     }
     lane->passed = lane->seq;
     lane->exists = false;
+    ull__lanes_changed(pool);
     if (lane->graph == 0)
         pool->streams--;
     relabel_uses(pool, index, ULL_CLEAN, 0); /* of memory in use; nothing is left to wait for */
@@ -464,6 +468,7 @@ ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t st
         if (!lane->exists || lane->graph != graph || lane->over)
             continue;
         found = lane->over = true;
+        ull__lanes_changed(pool);
         for (uint32_t s = 1; s < pool->lane_count; s++) {
             if (pool->lanes[s].graph_lane == i)
                 pool->lanes[s].graph_lane = 0;

@@ -257,6 +257,7 @@ ull_status ull_pool_forget_stream(struct ull_pool *pool, void *stream)
     /* A stream that cannot be asked now (it is captured) cannot be asked later either: what it freed stays its own. */
     if (lane != 0 && (status == ULL_OK || status == ULL_E_DRIVER)) {
         pool->lanes[lane].over = true;
+        ull__lanes_changed(pool);
         ull__lanes_poll(pool);
     }
     ull__unlock(&pool->lock);
@@ -291,6 +292,7 @@ static ull_status graph_begin(struct ull_pool *pool, ull__stream stream, bool ca
         return ULL_E_NO_MEMORY;
     pool->lanes[lane].graph_lane = graph_lane;
     pool->lanes[lane].implicit = false;
+    ull__lanes_changed(pool);
     pool->lanes[lane].last_graph = name;
     pool->last_graph = name > pool->last_graph ? name : pool->last_graph;
     *graph = name;

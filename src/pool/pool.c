@@ -269,8 +269,67 @@ static struct ull__front *front_of(struct ull_pool *pool, const struct ask *ask,
     return ull__front_of(pool, stream);
 }
 
-static ull_status allocate(struct ull_pool *pool, const struct ull_request *request,
-                           uint64_t alignment, struct ull_refusal *refusal, void **address)
+/*
+ * Is there nothing to look after but the request itself? Asked with the lock held. If so the short way is taken, which
+ * does what the long one does for the request and nothing else; one operation in 64 goes the long way, and looks.
+ */
+static inline bool is_plain_work(const struct ull_pool *pool, ull__stream stream, bool capturing)
+{
+    return (pool->clock + 1) % (ULL_SAMPLE / 2) != 0 && pool->last_stream == stream &&
+           pool->last_lane != ULL_CLEAN && !capturing && !ull__fronts_any(pool) &&
+           !ull__fronts_wanted(pool);
+}
+
+/* The best fit in the bins of a stream and in those that nobody waits for. */
+static inline __attribute__((always_inline)) struct ull__chunk *
+find_at_once(const struct ull_pool *pool, uint16_t lane, unsigned int tier, uint64_t size)
+{
+    const struct ull__bins *own = pool->lanes[lane].bins[tier];
+    const struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[tier];
+    struct ull__chunk *c = ull__bins_find(own, size, 0);
+    if (!clean->words)
+        return c;
+    struct ull__chunk *other = ull__bins_find(clean, size, 0);
+    return !c || (other && ull__chunk_before(other->size, other->address, c)) ? other : c;
+}
+
+/* NULL: the long way has to be gone, from its start. */
+static inline __attribute__((always_inline)) void *allocate_at_once(struct ull_pool *pool,
+                                                                    uint64_t bytes,
+                                                                    ull__stream stream,
+                                                                    const char *tag, bool capturing)
+{
+    uint64_t size = (bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
+    bool small = bytes <= pool->options.small_bytes && bytes <= pool->page_bytes;
+    if (bytes == 0 || size < bytes || (small && size > pool->page_bytes / MEDIUM) ||
+        !is_plain_work(pool, stream, capturing) || pool->held > pool->limit_pages ||
+        !host_memory(pool))
+        return NULL;
+    struct ull__chunk *c = find_at_once(pool, pool->last_lane, small ? ULL_SMALL : ULL_HOME, size);
+    if (!c && !small)
+        c = find_at_once(pool, pool->last_lane, ULL_VIEW, size);
+    if (!c)
+        return NULL;
+    pool->clock++;
+    ull__table_prefetch(&pool->live, c->address);
+    __builtin_prefetch(c->next, 1);
+    __builtin_prefetch(pool->spare, 1);
+    c = ull__take(pool, c, c->address, size);
+    c->u.live.requested = bytes;
+    c->u.live.tag = tag;
+    c->uses = 0;
+    c->lane = ULL_CLEAN;
+    if (c->tier == ULL_VIEW)
+        ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
+    ull__table_add(&pool->live, c);
+    ull__count_allocation(pool, size, bytes);
+    return (void *)(uintptr_t)ull__place(pool, c->address);
+}
+
+/* With the lock held, which is given up. */
+__attribute__((noinline)) static ull_status
+allocate_slowly(struct ull_pool *pool, const struct ull_request *request, uint64_t alignment,
+                bool capturing, struct ull_refusal *refusal, void **address)
 {
     struct ask ask = {.size = (request->bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1),
                       .alignment = alignment,
@@ -278,11 +337,6 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
                                request->bytes <= pool->page_bytes && alignment <= pool->page_bytes};
     if (ask.size < request->bytes)
         ask.size = UINT64_MAX - ULL_UNIT + 1; /* more than there is */
-    bool capturing = pool->device->ops->capturing(pool->device, request->stream);
-    if (ull__fronts_any(pool) && alignment == ULL_UNIT && !capturing &&
-        ull__front_allocate(pool, ask.size, request, address))
-        return ULL_OK;
-    ull__lock(&pool->lock);
     uint64_t began = ull__count_begin(pool);
     ask.lane = ull__lane_now(pool, request->stream, capturing);
     struct ull__chunk *c = NULL;
@@ -313,6 +367,25 @@ static ull_status allocate(struct ull_pool *pool, const struct ull_request *requ
     return status;
 }
 
+static inline __attribute__((always_inline)) ull_status
+allocate(struct ull_pool *pool, const struct ull_request *request, uint64_t alignment,
+         struct ull_refusal *refusal, void **address)
+{
+    bool capturing = pool->device->ops->capturing(pool->device, request->stream);
+    if (ull__fronts_any(pool) && alignment == ULL_UNIT && !capturing &&
+        ull__front_allocate(pool, request, address))
+        return ULL_OK;
+    ull__lock(&pool->lock);
+    void *at = alignment == ULL_UNIT
+                   ? allocate_at_once(pool, request->bytes, request->stream, request->tag, capturing)
+                   : NULL;
+    if (!at)
+        return allocate_slowly(pool, request, alignment, capturing, refusal, address);
+    ull__unlock(&pool->lock);
+    *address = at;
+    return ULL_OK;
+}
+
 ull_status ull_pool_request(struct ull_pool *pool, const struct ull_request *request,
                             struct ull_refusal *refusal, void **address)
 {
@@ -326,39 +399,44 @@ ull_status ull_pool_request(struct ull_pool *pool, const struct ull_request *req
 
 ull_status ull_pool_allocate(struct ull_pool *pool, uint64_t bytes, void *stream, void **address)
 {
-    struct ull_request request = {.bytes = bytes, .stream = stream};
-    return ull_pool_request(pool, &request, NULL, address);
+    const struct ull_request request = {.bytes = bytes, .stream = stream};
+    if (bytes == 0)
+        return ULL_E_INVALID;
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
+    return allocate(pool, &request, ULL_UNIT, NULL, address);
 }
 
 /* --- frees ------------------------------------------------------------------------------------------------ */
 
-ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
+/* Of a chunk that was in use, and is in no table any more. */
+static inline __attribute__((always_inline)) void free_chunk(struct ull_pool *pool,
+                                                             struct ull__chunk *c, uint16_t lane)
 {
-    if (!address)
-        return ULL_OK;
-    if (ull__is_parents(pool))
-        return ULL_E_NO_DEVICE;
-    bool capturing = pool->device->ops->capturing(pool->device, stream);
-    if (ull__fronts_any(pool) && !capturing && ull__front_free(pool, (uintptr_t)address, stream))
-        return ULL_OK;
-    ull__lock(&pool->lock);
+    __builtin_prefetch(c->next, 1);
+    __builtin_prefetch(c->prev, 1);
+    ull__count_free(pool, c->size, c->u.live.requested);
+    if (c->lane == ULL_CLEAN && c->uses == 0)
+        ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
+    else
+        ull__lane_free(pool, c, lane);
+}
+
+/* With the lock held, which is given up. */
+__attribute__((noinline)) static ull_status free_slowly(struct ull_pool *pool, uint64_t address,
+                                                        ull__stream stream, bool capturing)
+{
     uint64_t began = ull__count_begin(pool);
     ull_status status = ULL_E_INVALID;
     uint16_t lane = ull__lane_now(pool, stream, capturing);
-    uint64_t at = ull__at_place(pool, (uintptr_t)address);
+    uint64_t at = ull__at_place(pool, address);
     struct ull__chunk *c = lane ? ull__table_take(&pool->live, at) : NULL;
     if (!c && lane && pool->front_count)
         c = ull__fronts_take(pool, at);
     if (lane == 0)
         status = ULL_E_NO_MEMORY;
     if (c) {
-        __builtin_prefetch(c->next, 1);
-        __builtin_prefetch(c->prev, 1);
-        ull__count_free(pool, c->size, c->u.live.requested);
-        if (c->lane == ULL_CLEAN && c->uses == 0)
-            ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
-        else
-            ull__lane_free(pool, c, lane);
+        free_chunk(pool, c, lane);
         struct ull__front *front = ull__front_of(pool, stream);
         if (front)
             ull__front_age(pool, front);
@@ -367,6 +445,28 @@ ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
     ull__count_end(pool, began, false);
     ull__unlock(&pool->lock);
     return status;
+}
+
+ull_status ull_pool_free(struct ull_pool *pool, void *address, void *stream)
+{
+    if (!address)
+        return ULL_OK;
+    if (ull__is_parents(pool))
+        return ULL_E_NO_DEVICE;
+    ull__table_prefetch(&pool->live, (uintptr_t)address); /* comes while the lock is taken */
+    bool capturing = pool->device->ops->capturing(pool->device, stream);
+    if (ull__fronts_any(pool) && !capturing && ull__front_free(pool, (uintptr_t)address, stream))
+        return ULL_OK;
+    ull__lock(&pool->lock);
+    struct ull__chunk *c = NULL;
+    if (is_plain_work(pool, stream, capturing))
+        c = ull__table_take(&pool->live, ull__at_place(pool, (uintptr_t)address));
+    if (!c)
+        return free_slowly(pool, (uintptr_t)address, stream, capturing);
+    pool->clock++;
+    free_chunk(pool, c, pool->last_lane);
+    ull__unlock(&pool->lock);
+    return ULL_OK;
 }
 
 /* A chunk in use that several streams use leaves the front that it is in, if the host has room for it elsewhere. */

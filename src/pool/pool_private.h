@@ -192,7 +192,9 @@ struct ull_pool {
 
     /* Order. */
     struct ull__lane *lanes;
-    uint32_t lane_count, lane_capacity, last_lane, streams;
+    ull__stream last_stream; /* whose requests go to */
+    uint16_t last_lane;      /* that lane, its own, unless it is 0: see ull__lane_find */
+    uint32_t lane_count, lane_capacity, streams;
     bool crowded; /* there was a second stream some time; from then on only like is joined with like */
     uint64_t last_graph;
     struct ull__use *uses;
@@ -316,11 +318,14 @@ uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
 uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing);
 static inline uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing)
 {
-    const struct ull__lane *last = &pool->lanes[pool->last_lane];
-    if (!capturing && pool->last_lane != ULL_CLEAN && last->stream == stream && last->exists &&
-        last->graph == 0 && last->graph_lane == 0 && !last->over)
-        return (uint16_t)pool->last_lane;
+    if (!capturing && pool->last_lane != ULL_CLEAN && pool->last_stream == stream)
+        return pool->last_lane;
     return ull__lane_find(pool, stream, capturing);
+}
+/* A lane is another's, is over, or goes to a graph: what was found last does not count any more. */
+static inline void ull__lanes_changed(struct ull_pool *pool)
+{
+    pool->last_lane = ULL_CLEAN;
 }
 /* May the two be one chunk? With one stream ever, what nothing waits for may wait for it. */
 static inline bool ull__lanes_join(const struct ull_pool *pool, uint16_t a, uint16_t b)
@@ -533,9 +538,8 @@ static inline struct ull__front *ull__front_of(struct ull_pool *pool, ull__strea
     return NULL;
 }
 
-/* Serve a request of `size` bytes, and a free, without the pool's lock; false: the pool has to. */
-bool ull__front_allocate(struct ull_pool *pool, uint64_t size, const struct ull_request *request,
-                         void **address);
+/* Serve a request and a free without the pool's lock; false: the pool has to. */
+bool ull__front_allocate(struct ull_pool *pool, const struct ull_request *request, void **address);
 bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream);
 /* A loose chunk of the size, in use from now on, or NULL. */
 struct ull__chunk *ull__front_take(struct ull__front *f, uint16_t lane, uint64_t size);

@@ -70,10 +70,12 @@ bool ull__table_grow(struct ull__table *table)
     if (!buckets)
         return false;
     memset(buckets, 0, count * sizeof *buckets);
-    *table = (struct ull__table){.buckets = buckets,
-                                 .most = count * ULL_LOAD,
-                                 .mask = count - 1,
-                                 .shift = 64 - (unsigned int)__builtin_ctzll(count)};
+    table->count = 0;
+    table->most = count * ULL_LOAD;
+    table->mask = count - 1;
+    /* Two that may be read without the lock, for a prefetch. */
+    __atomic_store_n(&table->buckets, buckets, __ATOMIC_RELAXED);
+    __atomic_store_n(&table->shift, 64 - (unsigned int)__builtin_ctzll(count), __ATOMIC_RELAXED);
     for (uint64_t i = 0; i < old_count; i++) {
         for (unsigned int way = 0; way < ULL_WAYS; way++) {
             if (old[i].tags >> 8 * way & 0x80)

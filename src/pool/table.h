@@ -113,8 +113,7 @@ static inline struct ull__chunk *ull__table_take(struct ull__table *table, uint6
 {
     struct ull__bucket *bucket;
     unsigned int place;
-    struct ull__chunk *c =
-        table->count ? ull__table_look(table, address, &bucket, &place) : NULL;
+    struct ull__chunk *c = table->count ? ull__table_look(table, address, &bucket, &place) : NULL;
     if (!c)
         return NULL;
     table->count--;
@@ -127,10 +126,12 @@ static inline struct ull__chunk *ull__table_take(struct ull__table *table, uint6
     return c;
 }
 
-/* An address will be added soon. */
+/* An address will be looked for, or added. Also without the lock: whatever is fetched does no harm. */
 static inline void ull__table_prefetch(const struct ull__table *table, uint64_t address)
 {
-    __builtin_prefetch(&table->buckets[ull__hash(address) >> table->shift], 1);
+    const struct ull__bucket *buckets = __atomic_load_n(&table->buckets, __ATOMIC_RELAXED);
+    unsigned int shift = __atomic_load_n(&table->shift, __ATOMIC_RELAXED);
+    __builtin_prefetch((const char *)buckets + (ull__hash(address) >> shift) * sizeof *buckets, 1);
 }
 
 #endif
