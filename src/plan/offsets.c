@@ -9,22 +9,97 @@
 
 #include "error.h"
 #include "offsets_private.h"
+#include "offsets_search.h"
 
 static ull_status no_memory(struct ull_error *err, size_t count)
 {
     return ull__fail(err, ULL_E_SYSTEM, "no memory to place %zu buffers", count);
 }
 
-/* Places one part; its offsets go into the plan in bytes. */
-static bool solve_part(const struct ull__instance *in, uint64_t enough, struct ull__offsets *plan)
+/* One part being placed. */
+struct part_plan {
+    const struct ull__instance *in;
+    uint64_t *offsets, *found; /* the lowest so far; of a search */
+    uint64_t height;           /* bytes */
+    uint64_t bound;            /* no plan is lower, as far as known */
+};
+
+static uint64_t height_of(const struct ull__instance *in, const uint64_t *offsets)
 {
     uint64_t height = 0;
-    uint64_t *offsets = calloc(in->count, sizeof *offsets);
-    bool ok = offsets && ull__greedy(in, enough, offsets, &height);
+    for (size_t b = 0; b < in->count; b++) {
+        uint64_t end = ull__end_bytes(in, b, offsets[b]);
+        height = end > height ? end : height;
+    }
+    return height;
+}
+
+/* One search; what it finds or shows is noted. */
+static enum ull__search_end search_once(struct part_plan *part, const struct ull__space *space,
+                                        uint64_t capacity, uint64_t nodes, unsigned int threads,
+                                        uint64_t *used)
+{
+    uint64_t spent = 0;
+    enum ull__search_end end = ull__search(space, capacity, nodes, threads, part->found, &spent);
+    *used += spent;
+    if (end == ULL__SEARCH_FOUND) {
+        memcpy(part->offsets, part->found, part->in->count * sizeof *part->offsets);
+        part->height = height_of(part->in, part->offsets);
+    } else if (end == ULL__SEARCH_NONE) {
+        part->bound = capacity + 1;
+    }
+    return end;
+}
+
+/*
+ * Down to `enough`: that is tried first, with half of the nodes. Then, if anything lower is welcome, what is between
+ * the bound and the height is halved again and again, each time with half of the nodes that are left.
+ */
+static bool search_part(struct part_plan *part, const struct ull__space *space, uint64_t enough,
+                        bool lowest, const struct ull__offsets_effort *effort, uint64_t *used)
+{
+    uint64_t low = enough; /* the next to try; below is hopeless, or was tried in vain */
+    uint64_t capacity = enough;
+    while (part->height > low && *used < effort->nodes) {
+        uint64_t left = effort->nodes - *used;
+        uint64_t nodes = lowest && left > 1 ? left - left / 2 : left;
+        enum ull__search_end end = search_once(part, space, capacity, nodes, effort->threads, used);
+        if (end == ULL__SEARCH_FAILED)
+            return false;
+        if (end != ULL__SEARCH_FOUND)
+            low = capacity + 1;
+        if (!lowest)
+            break;
+        if (part->height > low)
+            capacity = low + (part->height - 1 - low) / 2;
+    }
+    return true;
+}
+
+/* Places one part; its offsets go into the plan in bytes. */
+static bool solve_part(const struct ull__instance *in, const struct ull__offsets_problem *problem,
+                       uint64_t enough, const struct ull__offsets_effort *effort,
+                       struct ull__offsets *plan, uint64_t *bound)
+{
+    bool lowest = problem->capacity == ULL__OFFSETS_LOWEST;
+    struct part_plan part = {.in = in,
+                             .offsets = calloc(in->count, sizeof *part.offsets),
+                             .found = calloc(in->count, sizeof *part.found),
+                             .bound = in->lower_bound};
+    struct ull__space space = {0};
+    bool ok = part.offsets && part.found && ull__greedy(in, enough, part.offsets, &part.height);
+    if (ok && part.height > enough && effort->nodes > plan->nodes &&
+        in->count <= ULL__SEARCH_MOST && problem->capacity >= plan->lower_bound) {
+        ok = ull__space_init(&space, in) &&
+             search_part(&part, &space, enough, lowest, effort, &plan->nodes);
+        ull__space_finish(&space);
+    }
     for (size_t i = 0; ok && i < in->count; i++)
-        plan->offsets[in->id[i]] = offsets[i] * in->unit;
-    plan->height = height > plan->height ? height : plan->height;
-    free(offsets);
+        plan->offsets[in->id[i]] = part.offsets[i] * in->unit;
+    plan->height = part.height > plan->height ? part.height : plan->height;
+    *bound = part.bound > *bound ? part.bound : *bound;
+    free(part.offsets);
+    free(part.found);
     return ok;
 }
 
@@ -32,29 +107,27 @@ ull_status ull__offsets_solve(const struct ull__offsets_problem *problem,
                               const struct ull__offsets_effort *effort, struct ull_error *err,
                               struct ull__offsets *plan)
 {
-    (void)effort;
     struct ull__parts parts;
     ull_status status = ull__parts_init(problem, err, &parts);
     if (status != ULL_OK)
         return status;
     struct ull__offsets made = {.count = problem->count, .lower_bound = parts.lower_bound};
     made.offsets = calloc(problem->count ? problem->count : 1, sizeof *made.offsets);
-    bool ok = made.offsets != NULL;
+    bool ok = made.offsets != NULL, lowest = problem->capacity == ULL__OFFSETS_LOWEST;
     for (size_t i = 0; ok && i < problem->count; i++)
         made.offsets[i] = problem->buffers[i].pinned ? problem->buffers[i].offset : 0;
-    uint64_t enough = problem->capacity == ULL__OFFSETS_LOWEST || problem->capacity < parts.lower_bound
-                          ? parts.lower_bound
-                          : problem->capacity;
-    for (size_t i = 0; ok && i < parts.count; i++)
-        ok = solve_part(&parts.parts[i], enough, &made);
+    uint64_t bound = parts.lower_bound; /* as far as the search knows */
+    for (size_t i = 0; ok && i < parts.count; i++) {
+        uint64_t enough = lowest || problem->capacity < bound ? bound : problem->capacity;
+        ok = solve_part(&parts.parts[i], problem, enough, effort, &made, &bound);
+    }
     ull__parts_finish(&parts);
     if (!ok) {
         ull__offsets_finish(&made);
         return no_memory(err, problem->count);
     }
-    made.infeasible = problem->capacity < made.lower_bound;
-    made.solved = problem->capacity == ULL__OFFSETS_LOWEST ? made.height == made.lower_bound
-                                                           : made.height <= problem->capacity;
+    made.infeasible = problem->capacity < bound;
+    made.solved = lowest ? made.height == bound : made.height <= problem->capacity;
     *plan = made;
     return ULL_OK;
 }

@@ -14,7 +14,7 @@
  * others go around it. Sizes are bytes; an offset is a multiple of the buffer's alignment.
  *
  * How: several greedy orders, the best of which is improved by moving forward what stuck out; then, where that leaves
- * a gap over the lower bound, an exact search within a number of nodes (not built yet: heuristics only). Nothing depends on time, on
+ * a gap over the lower bound, an exact search (offsets_search.h) within a number of nodes. Nothing depends on time, on
  * addresses or on how many threads run, so the same input gives the same plan on every machine.
  *
  * What it cannot do: move a buffer while it is live, split one, or place several blocks at once.

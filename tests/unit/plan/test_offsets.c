@@ -133,12 +133,14 @@ static uint64_t lowest_of_all(const struct small *small)
 
 /* --- tests ----------------------------------------------------------------------------------------------------- */
 
-static void solve(const struct ull__offsets_problem *problem, struct ull__offsets *plan)
+static void solve_with(const struct ull__offsets_problem *problem, uint64_t nodes,
+                       unsigned int threads, struct ull__offsets *plan)
 {
+    const struct ull__offsets_effort effort = {nodes, threads};
     struct ull_error err = {.message = ""};
     struct ull__offsets_problem any = *problem;
     uint64_t height = 0, bound = 0;
-    if (ull__offsets_solve(problem, &(struct ull__offsets_effort){0}, &err, plan) != ULL_OK)
+    if (ull__offsets_solve(problem, &effort, &err, plan) != ULL_OK)
         fail_msg("%s", err.message);
     any.capacity = ULL__OFFSETS_LOWEST;
     if (ull__offsets_check(&any, plan->offsets, &err, &height) != ULL_OK)
@@ -153,6 +155,12 @@ static void solve(const struct ull__offsets_problem *problem, struct ull__offset
     }
 }
 
+static void solve(const struct ull__offsets_problem *problem, struct ull__offsets *plan)
+{
+    solve_with(problem, 0, 1, plan);
+}
+
+/* The lowest plan is found and known to be; just enough capacity is, and a byte less is known to be too little. */
 static void beside_all_orders(void **state)
 {
     (void)state;
@@ -168,6 +176,20 @@ static void beside_all_orders(void **state)
         struct ull__offsets plan;
         solve(&problem, &plan);
         assert_true(plan.height >= best && plan.lower_bound <= best);
+        ull__offsets_finish(&plan);
+        solve_with(&problem, 100000, 1, &plan);
+        assert_int_equal(plan.height, best);
+        assert_true(plan.solved && !plan.infeasible);
+        ull__offsets_finish(&plan);
+        problem.capacity = best;
+        solve_with(&problem, 100000, 1, &plan);
+        assert_true(plan.solved && plan.height == best);
+        ull__offsets_finish(&plan);
+        if (best == 0)
+            continue;
+        problem.capacity = best - 1;
+        solve_with(&problem, 100000, 1, &plan);
+        assert_true(!plan.solved && plan.infeasible && plan.height >= best);
         ull__offsets_finish(&plan);
     }
 }
