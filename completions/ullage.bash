@@ -141,7 +141,13 @@ _ullage() {
             return
         fi
         ;;
-    plan:-o) words='table json' ;;
+    plan:--offsets)
+        mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.csv' -- "$word")
+        return
+        ;;
+    plan:--capacity) words='1GiB 2GiB 4GiB 8GiB' ;;
+    plan:--nodes) return ;;
+    plan:-o) words='table json csv' ;;
     plan:--optimizer) words='adam adamw sgd' ;;
     plan:--precision) words='auto fp32 bf16 fp16' ;;
     plan:--device) words='h200 a100-80g rtx4090 v100-16g t4 jetson-agx cpu' ;;
@@ -149,7 +155,7 @@ _ullage() {
     plan:*)
         words='-m --memory -b --batch --optimizer --precision --device --bn-group --max-accumulation
             --recompute-min --max-workspace --host-memory --clip --devices --ladder --models
-            --list-devices -o -h --help'
+            --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m
                 gpt2-355m gpt2-774m gpt2-1558m gpt-char llama'

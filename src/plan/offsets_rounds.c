@@ -10,8 +10,7 @@
 
 enum {
     ORDERS = 8,
-    FIRST_LIMIT = 2000, /* nodes of a round in the first cycle of orders */
-    LIMIT_MOST = 1 << 20,
+    ROUND_NODES = 2000, /* of the shortest rounds */
 };
 
 /* --- orders ------------------------------------------------------------------------------------------------------ */
@@ -93,23 +92,33 @@ bool ull__round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *
 
 struct search {
     const struct ull__space *space;
-    uint64_t capacity, nodes; /* nodes of all rounds */
-    _Atomic(uint64_t) next;   /* round */
+    uint64_t capacity, nodes;   /* nodes of all rounds */
+    _Atomic(uint64_t) next;     /* round */
     _Atomic(uint64_t) answered; /* the first round with an answer so far */
-    pthread_mutex_t lock;     /* of what follows */
-    enum ull__search_end end; /* of that round */
-    uint64_t used;            /* nodes of that round */
+    pthread_mutex_t lock;       /* of what follows */
+    enum ull__search_end end;   /* of that round */
+    uint64_t used;              /* nodes of that round */
     uint64_t *offsets;
     _Atomic(bool) failed;
 };
 
+/* 1, 1, 2, 1, 1, 2, 4, 1, ... (Luby, Sinclair and Zuckerman 1993); place is 1 and up. */
+static uint64_t luby(uint64_t place)
+{
+    for (;;) {
+        uint64_t power = 1;
+        while (2 * power - 1 < place)
+            power *= 2;
+        if (2 * power - 1 == place)
+            return power;
+        place -= power - 1;
+    }
+}
+
 /* Nodes of a round at most; the same for each order of a cycle. */
 static uint64_t round_limit(uint64_t round)
 {
-    uint64_t limit = FIRST_LIMIT;
-    for (uint64_t cycle = round / ORDERS; cycle > 0 && limit < LIMIT_MOST; cycle--)
-        limit += limit;
-    return limit;
+    return ROUND_NODES * luby(round / ORDERS + 1);
 }
 
 /* The limit of a round within the limit of all; 0: there is none any more. */

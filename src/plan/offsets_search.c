@@ -165,8 +165,8 @@ static void sort_parts(struct part *parts, size_t count)
 }
 
 /* Searches the parts of what is left after `last` was placed; those that it touched first (rule 4). */
-static enum outcome solve_parts(struct dive *dive, uint32_t *list, size_t count,
-                                uint32_t last, struct part *parts)
+static enum outcome solve_parts(struct dive *dive, uint32_t *list, size_t count, uint32_t last,
+                                struct part *parts)
 {
     const struct ull__instance *in = dive->round->space->in;
     size_t made = in->first ? cut_lifetimes(in, list, count, last, parts)
@@ -238,8 +238,8 @@ static bool is_stopped(const struct dive *dive)
            atomic_load_explicit(round->stop, memory_order_relaxed) < round->round;
 }
 
-static enum outcome try_choice(struct dive *dive, const uint32_t *list, size_t count,
-                               uint32_t b, uint32_t *rest, struct part *parts)
+static enum outcome try_choice(struct dive *dive, const uint32_t *list, size_t count, uint32_t b,
+                               uint32_t *rest, struct part *parts)
 {
     size_t left = 0;
     for (size_t k = 0; k < count; k++)

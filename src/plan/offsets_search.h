@@ -43,10 +43,10 @@ enum {
 /* What the search knows of an instance whatever the capacity; not changed by it, so that threads share it. */
 struct ull__space {
     const struct ull__instance *in;
-    uint32_t *member_from, *member; /* buffers of a section */
+    uint32_t *member_from, *member;   /* buffers of a section */
     uint32_t *section_from, *section; /* sections of a buffer */
     uint32_t *near_from, *near;       /* buffers that a buffer conflicts with */
-    uint32_t *twin; /* the equal buffer before it, or ULL__NO_BUFFER */
+    uint32_t *twin;                   /* the equal buffer before it, or ULL__NO_BUFFER */
 };
 
 /* False without memory. */
@@ -56,8 +56,8 @@ void ull__space_finish(struct ull__space *space);
 /* A buffer in the search. All numbers are units; those that change are int64_t so that one trail undoes them. */
 struct ull__spot {
     int64_t low, earliest;
-    int64_t left;    /* to be placed */
-    int64_t blocked; /* ULL__FREE... */
+    int64_t left;                /* to be placed */
+    int64_t blocked;             /* ULL__FREE... */
     int64_t size, align, latest; /* not changed */
 };
 
@@ -71,13 +71,13 @@ struct ull__change {
 struct ull__state {
     const struct ull__space *space;
     struct ull__spot *spots;
-    int64_t top; /* units: no section reaches above */
-    bool pins;   /* there are pinned buffers */
-    int64_t *end1, *end2;       /* by section: the two lowest earliest ends in it */
-    int64_t *holder;            /* whose end1 is */
-    uint32_t *member;           /* as in space, what is left first and by earliest */
+    int64_t top;          /* units: no section reaches above */
+    bool pins;            /* there are pinned buffers */
+    int64_t *end1, *end2; /* by section: the two lowest earliest ends in it */
+    int64_t *holder;      /* whose end1 is */
+    uint32_t *member;     /* as in space, what is left first and by earliest */
     uint32_t *scratch;
-    uint64_t *dirty;            /* bits: sections to be looked at */
+    uint64_t *dirty; /* bits: sections to be looked at */
     size_t dirty_words;
     struct ull__change *trail;
     size_t used, room;

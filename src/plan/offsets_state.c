@@ -80,8 +80,8 @@ static bool list_neighbours(struct ull__space *space)
 static bool are_twins(const struct ull__space *space, size_t a, size_t b)
 {
     const struct ull__instance *in = space->in;
-    if (in->size[a] != in->size[b] || in->spare[a] != in->spare[b] || in->align[a] != in->align[b] ||
-        in->pin[a] != ULL__UNPINNED || in->pin[b] != ULL__UNPINNED)
+    if (in->size[a] != in->size[b] || in->spare[a] != in->spare[b] ||
+        in->align[a] != in->align[b] || in->pin[a] != ULL__UNPINNED || in->pin[b] != ULL__UNPINNED)
         return false;
     if (in->first)
         return in->first[a] == in->first[b] && in->end[a] == in->end[b];
@@ -349,7 +349,8 @@ bool ull__state_place(struct ull__state *state, uint32_t b)
         if (low > spot->latest)
             return false;
         set(state, &spot->low, low);
-        set(state, &spot->blocked, state->pins && is_under_pin(state, x) ? ULL__UNDER_PIN : ULL__FREE);
+        set(state, &spot->blocked,
+            state->pins && is_under_pin(state, x) ? ULL__UNDER_PIN : ULL__FREE);
         if (!raise(state, x, low))
             return false;
     }

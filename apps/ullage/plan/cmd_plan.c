@@ -13,6 +13,7 @@
 #include "../gpus.h"
 #include "error.h"
 #include "plan_cmd.h"
+#include "plan_offsets.h"
 #include "profiles.h"
 #include "size.h"
 #include "zoo.h"
@@ -48,6 +49,8 @@ static void print_help(void)
         "  --models, --list-devices\n"
         "                         list what can be named\n"
         "  -o table|json          form of the result (default table)\n"
+        "  --offsets FILE         places buffers with lifetimes instead: see\n"
+        "                         ullage plan --offsets FILE --help\n"
         "  -h, --help             this text\n"
         "\n"
         "Exit code: 0 it fits, 1 it does not (or a bad file), 2 usage.\n");
@@ -394,6 +397,9 @@ int cmd_plan(int argc, char **argv)
                                                .attrs = {.momentum = 0.9},
                                                .host_bytes = ULL_NONE}};
     struct typed typed = {.exit_code = -1};
+    if (plan_offsets_is_meant(argc, argv)) {
+        return plan_offsets(argc, argv);
+    }
     read_options(argc, argv, &options, &typed);
     if (typed.exit_code >= 0) {
         return typed.exit_code;
