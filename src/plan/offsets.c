@@ -35,17 +35,19 @@ static uint64_t height_of(const struct ull__instance *in, const uint64_t *offset
 }
 
 /* One search; what it finds or shows is noted. */
-static enum ull__search_end search_once(struct part_plan *part, const struct ull__space *space,
-                                        uint64_t capacity, uint64_t nodes, unsigned int threads,
-                                        uint64_t *used)
+static enum ull__offsets_search_end search_once(struct part_plan *part,
+                                                const struct ull__offsets_space *space,
+                                                uint64_t capacity, uint64_t nodes,
+                                                unsigned int threads, uint64_t *used)
 {
     uint64_t spent = 0;
-    enum ull__search_end end = ull__search(space, capacity, nodes, threads, part->found, &spent);
+    enum ull__offsets_search_end end =
+        ull__offsets_search(space, capacity, nodes, threads, part->found, &spent);
     *used += spent;
-    if (end == ULL__SEARCH_FOUND) {
+    if (end == ULL__OFFSETS_SEARCH_FOUND) {
         memcpy(part->offsets, part->found, part->in->count * sizeof *part->offsets);
         part->height = height_of(part->in, part->offsets);
-    } else if (end == ULL__SEARCH_NONE) {
+    } else if (end == ULL__OFFSETS_SEARCH_NONE) {
         part->bound = capacity + 1;
     }
     return end;
@@ -55,18 +57,20 @@ static enum ull__search_end search_once(struct part_plan *part, const struct ull
  * Down to `enough`: that is tried first, with half of the nodes. Then, if anything lower is welcome, what is between
  * the bound and the height is halved again and again, each time with half of the nodes that are left.
  */
-static bool search_part(struct part_plan *part, const struct ull__space *space, uint64_t enough,
-                        bool lowest, const struct ull__offsets_effort *effort, uint64_t *used)
+static bool search_part(struct part_plan *part, const struct ull__offsets_space *space,
+                        uint64_t enough, bool lowest, const struct ull__offsets_effort *effort,
+                        uint64_t *used)
 {
     uint64_t low = enough; /* the next to try; below is hopeless, or was tried in vain */
     uint64_t capacity = enough;
     while (part->height > low && *used < effort->nodes) {
         uint64_t left = effort->nodes - *used;
         uint64_t nodes = lowest && left > 1 ? left - left / 2 : left;
-        enum ull__search_end end = search_once(part, space, capacity, nodes, effort->threads, used);
-        if (end == ULL__SEARCH_FAILED)
+        enum ull__offsets_search_end end =
+            search_once(part, space, capacity, nodes, effort->threads, used);
+        if (end == ULL__OFFSETS_SEARCH_FAILED)
             return false;
-        if (end != ULL__SEARCH_FOUND)
+        if (end != ULL__OFFSETS_SEARCH_FOUND)
             low = capacity + 1;
         if (!lowest)
             break;
@@ -86,13 +90,13 @@ static bool solve_part(const struct ull__instance *in, const struct ull__offsets
                              .offsets = calloc(in->count, sizeof *part.offsets),
                              .found = calloc(in->count, sizeof *part.found),
                              .bound = in->lower_bound};
-    struct ull__space space = {0};
+    struct ull__offsets_space space = {0};
     bool ok = part.offsets && part.found && ull__greedy(in, enough, part.offsets, &part.height);
     if (ok && part.height > enough && effort->nodes > plan->nodes &&
-        in->count <= ULL__SEARCH_MOST && problem->capacity >= plan->lower_bound) {
-        ok = ull__space_init(&space, in) &&
+        in->count <= ULL__OFFSETS_SEARCH_MOST && problem->capacity >= plan->lower_bound) {
+        ok = ull__offsets_space_init(&space, in) &&
              search_part(&part, &space, enough, lowest, effort, &plan->nodes);
-        ull__space_finish(&space);
+        ull__offsets_space_finish(&space);
     }
     for (size_t i = 0; ok && i < in->count; i++)
         plan->offsets[in->id[i]] = part.offsets[i] * in->unit;

@@ -13,9 +13,9 @@ static const char *const names[COLUMNS] = {"id", "lower", "upper", "size", "alig
 struct parser {
     char *next; /* line */
     size_t line;
-    size_t columns;               /* of the header */
-    enum column order[COLUMNS];   /* what each is */
-    char *field[COLUMNS];         /* of the line, by column; NULL: there is no such column */
+    size_t columns;             /* of the header */
+    enum column order[COLUMNS]; /* what each is */
+    char *field[COLUMNS];       /* of the line, by column; NULL: there is no such column */
     uint64_t total;
     struct ull_error *err;
 };
@@ -78,9 +78,10 @@ static ull_status parse_header(struct parser *parser)
     }
     for (size_t column = 0; column < REQUIRED; column++) {
         if (!seen[column])
-            return ull__fail(parser->err, ULL_E_FORMAT,
-                             "line %zu: there is no column '%s': expected id, lower, upper and size",
-                             parser->line, names[column]);
+            return ull__fail(
+                parser->err, ULL_E_FORMAT,
+                "line %zu: there is no column '%s': expected id, lower, upper and size",
+                parser->line, names[column]);
     }
     return ULL_OK;
 }
@@ -214,8 +215,9 @@ static ull_status check_ids(const struct ull__offsets_csv *csv, struct ull_error
     qsort(sorted, csv->count, sizeof *sorted, compare_ids);
     for (size_t i = 1; i < csv->count && status == ULL_OK; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            status = ull__fail(err, ULL_E_FORMAT, "id '%.40s' is there more than once: expected "
-                                                  "one line a buffer",
+            status = ull__fail(err, ULL_E_FORMAT,
+                               "id '%.40s' is there more than once: expected "
+                               "one line a buffer",
                                sorted[i]);
     free(sorted);
     return status;

@@ -54,7 +54,7 @@ static uint64_t weigh(unsigned int order, uint64_t busy, uint64_t length, uint64
     }
 }
 
-bool ull__round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *ranks)
+bool ull__offsets_round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *ranks)
 {
     size_t n = in->count;
     unsigned int order = round % ORDERS;
@@ -91,13 +91,13 @@ bool ull__round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *
 /* --- threads ----------------------------------------------------------------------------------------------------- */
 
 struct search {
-    const struct ull__space *space;
-    uint64_t capacity, nodes;   /* nodes of all rounds */
-    _Atomic(uint64_t) next;     /* round */
-    _Atomic(uint64_t) answered; /* the first round with an answer so far */
-    pthread_mutex_t lock;       /* of what follows */
-    enum ull__search_end end;   /* of that round */
-    uint64_t used;              /* nodes of that round */
+    const struct ull__offsets_space *space;
+    uint64_t capacity, nodes;         /* nodes of all rounds */
+    _Atomic(uint64_t) next;           /* round */
+    _Atomic(uint64_t) answered;       /* the first round with an answer so far */
+    pthread_mutex_t lock;             /* of what follows */
+    enum ull__offsets_search_end end; /* of that round */
+    uint64_t used;                    /* nodes of that round */
     uint64_t *offsets;
     _Atomic(bool) failed;
 };
@@ -132,15 +132,15 @@ static uint64_t round_share(const struct search *search, uint64_t round, uint64_
     return limit < search->nodes - *before ? limit : search->nodes - *before;
 }
 
-static void keep_answer(struct search *search, const struct ull__round *round,
-                        enum ull__search_end end)
+static void keep_answer(struct search *search, const struct ull__offsets_round *round,
+                        enum ull__offsets_search_end end)
 {
     pthread_mutex_lock(&search->lock);
     if (round->round < atomic_load(&search->answered)) {
         atomic_store(&search->answered, round->round);
         search->end = end;
         search->used = round->used;
-        if (end == ULL__SEARCH_FOUND)
+        if (end == ULL__OFFSETS_SEARCH_FOUND)
             memcpy(search->offsets, round->offsets,
                    search->space->in->count * sizeof *search->offsets);
     }
@@ -150,43 +150,45 @@ static void keep_answer(struct search *search, const struct ull__round *round,
 static void *work(void *argument)
 {
     struct search *search = argument;
-    struct ull__state state = {0};
-    struct ull__table *table = ull__table_create(search->nodes);
+    struct ull__offsets_state state = {0};
+    struct ull__offsets_table *table = ull__offsets_table_create(search->nodes);
     uint64_t *offsets = calloc(search->space->in->count, sizeof *offsets);
-    bool failed = !ull__state_init(&state, search->space) || !table || !offsets;
+    bool failed = !ull__offsets_state_init(&state, search->space) || !table || !offsets;
     while (!failed) {
-        struct ull__round round = {.space = search->space,
-                                   .capacity = search->capacity,
-                                   .round = atomic_fetch_add(&search->next, 1),
-                                   .offsets = offsets,
-                                   .stop = &search->answered};
+        struct ull__offsets_round round = {.space = search->space,
+                                           .capacity = search->capacity,
+                                           .round = atomic_fetch_add(&search->next, 1),
+                                           .offsets = offsets,
+                                           .stop = &search->answered};
         uint64_t before;
         round.nodes = round_share(search, round.round, &before);
         if (round.nodes == 0 || round.round > atomic_load(&search->answered) ||
             atomic_load(&search->failed))
             break;
-        enum ull__search_end end = ull__round_run(&round, &state, table);
-        failed = end == ULL__SEARCH_FAILED;
-        if (end == ULL__SEARCH_FOUND || end == ULL__SEARCH_NONE)
+        enum ull__offsets_search_end end = ull__offsets_round_run(&round, &state, table);
+        failed = end == ULL__OFFSETS_SEARCH_FAILED;
+        if (end == ULL__OFFSETS_SEARCH_FOUND || end == ULL__OFFSETS_SEARCH_NONE)
             keep_answer(search, &round, end);
     }
     if (failed)
         atomic_store(&search->failed, true);
-    ull__state_finish(&state);
-    ull__table_destroy(table);
+    ull__offsets_state_finish(&state);
+    ull__offsets_table_destroy(table);
     free(offsets);
     return NULL;
 }
 
-enum ull__search_end ull__search(const struct ull__space *space, uint64_t capacity, uint64_t nodes,
-                                 unsigned int threads, uint64_t *offsets, uint64_t *used)
+enum ull__offsets_search_end ull__offsets_search(const struct ull__offsets_space *space,
+                                                 uint64_t capacity, uint64_t nodes,
+                                                 unsigned int threads, uint64_t *offsets,
+                                                 uint64_t *used)
 {
     struct search search = {.space = space,
                             .capacity = capacity,
                             .nodes = nodes,
                             .answered = UINT64_MAX,
                             .lock = PTHREAD_MUTEX_INITIALIZER,
-                            .end = ULL__SEARCH_LIMIT,
+                            .end = ULL__OFFSETS_SEARCH_LIMIT,
                             .offsets = offsets};
     pthread_t others[ULL__OFFSETS_THREADS_MOST];
     unsigned int started = 0;
@@ -197,10 +199,10 @@ enum ull__search_end ull__search(const struct ull__space *space, uint64_t capaci
     while (started > 0)
         pthread_join(others[--started], NULL);
     if (atomic_load(&search.failed))
-        return ULL__SEARCH_FAILED;
+        return ULL__OFFSETS_SEARCH_FAILED;
     uint64_t before = nodes;
-    if (search.end != ULL__SEARCH_LIMIT)
+    if (search.end != ULL__OFFSETS_SEARCH_LIMIT)
         round_share(&search, atomic_load(&search.answered), &before);
-    *used = search.end == ULL__SEARCH_LIMIT ? nodes : before + search.used;
+    *used = search.end == ULL__OFFSETS_SEARCH_LIMIT ? nodes : before + search.used;
     return search.end;
 }

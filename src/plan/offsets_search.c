@@ -16,7 +16,7 @@ struct key {
 };
 
 /* What failed, by hash; a newer entry takes an older one's place. */
-struct ull__table {
+struct ull__offsets_table {
     int bits;
     struct key keys[];
 };
@@ -29,9 +29,9 @@ enum outcome {
 };
 
 struct dive {
-    struct ull__round *round;
-    struct ull__state *state;
-    struct ull__table *table;
+    struct ull__offsets_round *round;
+    struct ull__offsets_state *state;
+    struct ull__offsets_table *table;
     uint32_t *ranks;
     uint64_t *offsets; /* of what is placed */
     uint32_t *seen;    /* predicate: marks and a queue for parts */
@@ -40,18 +40,18 @@ struct dive {
 
 static enum outcome solve(struct dive *dive, const uint32_t *list, size_t count);
 
-struct ull__table *ull__table_create(uint64_t nodes)
+struct ull__offsets_table *ull__offsets_table_create(uint64_t nodes)
 {
     int bits = TABLE_BITS_LEAST;
     while (bits < TABLE_BITS_MOST && nodes >> bits)
         bits++;
-    struct ull__table *table = calloc(1, sizeof *table + (sizeof *table->keys << bits));
+    struct ull__offsets_table *table = calloc(1, sizeof *table + (sizeof *table->keys << bits));
     if (table)
         table->bits = bits;
     return table;
 }
 
-void ull__table_destroy(struct ull__table *table)
+void ull__offsets_table_destroy(struct ull__offsets_table *table)
 {
     free(table);
 }
@@ -71,7 +71,7 @@ static struct key make_key(const struct dive *dive, const uint32_t *list, size_t
 {
     struct key key = {dive->salt, ~dive->salt};
     for (size_t k = 0; k < count; k++) {
-        const struct ull__spot *spot = &dive->state->spots[list[k]];
+        const struct ull__offsets_spot *spot = &dive->state->spots[list[k]];
         uint64_t place = (uint64_t)spot->low * 2 + (spot->blocked != ULL__FREE);
         uint64_t word = mix(mix(place + UINT64_C(0x9e3779b97f4a7c15)) ^
                             (list[k] + 1) * UINT64_C(0xbf58476d1ce4e5b9));
@@ -124,7 +124,7 @@ static size_t cut_lifetimes(const struct ull__instance *in, const uint32_t *list
 static size_t cut_graph(struct dive *dive, uint32_t *list, size_t count, uint32_t last,
                         struct part *parts)
 {
-    const struct ull__space *space = dive->round->space;
+    const struct ull__offsets_space *space = dive->round->space;
     size_t made = 0, done = 0;
     uint32_t *mark = dive->seen, *queue = dive->seen + space->in->count;
     for (size_t k = 0; k < count; k++)
@@ -173,12 +173,12 @@ static enum outcome solve_parts(struct dive *dive, uint32_t *list, size_t count,
                             : cut_graph(dive, list, count, last, parts);
     sort_parts(parts, made);
     for (size_t k = 0; k < made; k++) {
-        if (parts[k].touched && !ull__state_lift(dive->state, list + parts[k].from, parts[k].count,
-                                                 dive->state->spots[last].low))
+        if (parts[k].touched && !ull__offsets_state_lift(dive->state, list + parts[k].from,
+                                                         parts[k].count, dive->state->spots[last].low))
             return FAILED;
     }
     /* Before any part is looked at: what fails here must not be remembered as that part's failure. */
-    if (!ull__state_settle(dive->state))
+    if (!ull__offsets_state_settle(dive->state))
         return FAILED;
     for (int touched = 1; touched >= 0; touched--) {
         for (size_t k = 0; k < made; k++) {
@@ -200,7 +200,7 @@ static bool comes_before(const struct dive *dive, uint32_t left, uint32_t right)
     return a != b ? a < b : dive->ranks[left] < dive->ranks[right];
 }
 
-static bool may_be_next(const struct ull__spot *spot)
+static bool may_be_next(const struct ull__offsets_spot *spot)
 {
     return spot->blocked == ULL__FREE && spot->earliest == spot->low;
 }
@@ -209,12 +209,12 @@ static bool may_be_next(const struct ull__spot *spot)
 static size_t list_choices(const struct dive *dive, const uint32_t *list, size_t count,
                            uint32_t *choices)
 {
-    const struct ull__space *space = dive->round->space;
-    const struct ull__spot *spots = dive->state->spots;
+    const struct ull__offsets_space *space = dive->round->space;
+    const struct ull__offsets_spot *spots = dive->state->spots;
     int64_t lowest = INT64_MAX;
     size_t found = 0;
     for (size_t k = 0; k < count; k++) {
-        const struct ull__spot *spot = &spots[list[k]];
+        const struct ull__offsets_spot *spot = &spots[list[k]];
         if (spot->blocked != ULL__UNDER_PIN && spot->low + spot->size < lowest)
             lowest = spot->low + spot->size;
     }
@@ -233,7 +233,7 @@ static size_t list_choices(const struct dive *dive, const uint32_t *list, size_t
 
 static bool is_stopped(const struct dive *dive)
 {
-    const struct ull__round *round = dive->round;
+    const struct ull__offsets_round *round = dive->round;
     return round->used >= round->nodes || dive->state->failed ||
            atomic_load_explicit(round->stop, memory_order_relaxed) < round->round;
 }
@@ -246,14 +246,14 @@ static enum outcome try_choice(struct dive *dive, const uint32_t *list, size_t c
         if (list[k] != b)
             rest[left++] = list[k];
     dive->offsets[b] = (uint64_t)dive->state->spots[b].low;
-    if (!ull__state_place(dive->state, b))
+    if (!ull__offsets_state_place(dive->state, b))
         return FAILED;
     return solve_parts(dive, rest, left, b, parts);
 }
 
 static enum outcome try_choices(struct dive *dive, const uint32_t *list, size_t count)
 {
-    struct ull__state *state = dive->state;
+    struct ull__offsets_state *state = dive->state;
     uint32_t *choices = malloc(2 * count * sizeof *choices);
     struct part *parts = malloc(count * sizeof *parts);
     enum outcome outcome = FAILED;
@@ -269,10 +269,10 @@ static enum outcome try_choices(struct dive *dive, const uint32_t *list, size_t 
         outcome = try_choice(dive, list, count, choices[k], choices + count, parts);
         if (outcome != FAILED)
             break;
-        ull__state_undo(state, mark);
-        ull__state_forget(state);
-        ull__state_block(state, choices[k]);
-        if (k + 1 < found && !ull__state_propagate(state, list, count))
+        ull__offsets_state_undo(state, mark);
+        ull__offsets_state_forget(state);
+        ull__offsets_state_block(state, choices[k]);
+        if (k + 1 < found && !ull__offsets_state_propagate(state, list, count))
             break;
     }
     free(choices);
@@ -283,7 +283,7 @@ static enum outcome try_choices(struct dive *dive, const uint32_t *list, size_t 
 /* Places all of `list`, one part. What failed is undone. */
 static enum outcome solve(struct dive *dive, const uint32_t *list, size_t count)
 {
-    struct ull__state *state = dive->state;
+    struct ull__offsets_state *state = dive->state;
     size_t mark = state->used;
     if (is_stopped(dive))
         return STOPPED;
@@ -292,19 +292,20 @@ static enum outcome solve(struct dive *dive, const uint32_t *list, size_t count)
     if (is_known(dive, key))
         return FAILED;
     enum outcome outcome = FAILED;
-    if (ull__state_propagate(state, list, count))
+    if (ull__offsets_state_propagate(state, list, count))
         outcome = try_choices(dive, list, count);
     if (outcome == FOUND || outcome == STOPPED)
         return outcome;
     *find_key(dive, key) = key;
-    ull__state_undo(state, mark);
+    ull__offsets_state_undo(state, mark);
     return FAILED;
 }
 
 /* --- a round ---------------------------------------------------------------------------------------------------- */
 
-enum ull__search_end ull__round_run(struct ull__round *round, struct ull__state *state,
-                                    struct ull__table *table)
+enum ull__offsets_search_end ull__offsets_round_run(struct ull__offsets_round *round,
+                                                    struct ull__offsets_state *state,
+                                                    struct ull__offsets_table *table)
 {
     size_t n = round->space->in->count;
     struct dive dive = {.round = round,
@@ -319,12 +320,12 @@ enum ull__search_end ull__round_run(struct ull__round *round, struct ull__state 
     enum outcome outcome = STOPPED;
     round->used = 0;
     if (!dive.ranks || !dive.seen || !list || !parts ||
-        !ull__round_ranks(round->space->in, round->round, dive.ranks)) {
+        !ull__offsets_round_ranks(round->space->in, round->round, dive.ranks)) {
         state->failed = true;
     } else {
         for (size_t k = 0; k < n; k++)
             list[k] = (uint32_t)k;
-        outcome = ull__state_begin(state, round->capacity)
+        outcome = ull__offsets_state_begin(state, round->capacity)
                       ? solve_parts(&dive, list, n, ULL__NO_BUFFER, parts)
                       : FAILED;
     }
@@ -333,8 +334,8 @@ enum ull__search_end ull__round_run(struct ull__round *round, struct ull__state 
     free(list);
     free(parts);
     if (state->failed)
-        return ULL__SEARCH_FAILED;
-    return outcome == FOUND     ? ULL__SEARCH_FOUND
-           : outcome == STOPPED ? ULL__SEARCH_LIMIT
-                                : ULL__SEARCH_NONE;
+        return ULL__OFFSETS_SEARCH_FAILED;
+    return outcome == FOUND     ? ULL__OFFSETS_SEARCH_FOUND
+           : outcome == STOPPED ? ULL__OFFSETS_SEARCH_LIMIT
+                                : ULL__OFFSETS_SEARCH_NONE;
 }

@@ -35,13 +35,13 @@
 #include "offsets_private.h"
 
 enum {
-    ULL__SEARCH_MOST = 4096, /* buffers in an instance; larger ones are left to the heuristics */
+    ULL__OFFSETS_SEARCH_MOST = 4096, /* buffers in an instance; larger ones are left to the heuristics */
 };
 
 #define ULL__NO_BUFFER UINT32_MAX
 
 /* What the search knows of an instance whatever the capacity; not changed by it, so that threads share it. */
-struct ull__space {
+struct ull__offsets_space {
     const struct ull__instance *in;
     uint32_t *member_from, *member;   /* buffers of a section */
     uint32_t *section_from, *section; /* sections of a buffer */
@@ -50,11 +50,11 @@ struct ull__space {
 };
 
 /* False without memory. */
-bool ull__space_init(struct ull__space *space, const struct ull__instance *in);
-void ull__space_finish(struct ull__space *space);
+bool ull__offsets_space_init(struct ull__offsets_space *space, const struct ull__instance *in);
+void ull__offsets_space_finish(struct ull__offsets_space *space);
 
 /* A buffer in the search. All numbers are units; those that change are int64_t so that one trail undoes them. */
-struct ull__spot {
+struct ull__offsets_spot {
     int64_t low, earliest;
     int64_t left;                /* to be placed */
     int64_t blocked;             /* ULL__FREE... */
@@ -63,14 +63,14 @@ struct ull__spot {
 
 enum { ULL__FREE, ULL__BLOCKED, ULL__UNDER_PIN /* a pinned buffer is in the way at low */ };
 
-struct ull__change {
+struct ull__offsets_change {
     int64_t *where, old;
 };
 
 /* One thread's search under way. */
-struct ull__state {
-    const struct ull__space *space;
-    struct ull__spot *spots;
+struct ull__offsets_state {
+    const struct ull__offsets_space *space;
+    struct ull__offsets_spot *spots;
     int64_t top;          /* units: no section reaches above */
     bool pins;            /* there are pinned buffers */
     int64_t *end1, *end2; /* by section: the two lowest earliest ends in it */
@@ -79,63 +79,74 @@ struct ull__state {
     uint32_t *scratch;
     uint64_t *dirty; /* bits: sections to be looked at */
     size_t dirty_words;
-    struct ull__change *trail;
+    struct ull__offsets_change *trail;
     size_t used, room;
     bool failed; /* no memory */
 };
 
-bool ull__state_init(struct ull__state *state, const struct ull__space *space);
-void ull__state_finish(struct ull__state *state);
+bool ull__offsets_state_init(struct ull__offsets_state *state,
+                             const struct ull__offsets_space *space);
+void ull__offsets_state_finish(struct ull__offsets_state *state);
 
 /* Nothing is placed, and plans may be up to `capacity` bytes high. False if that alone cannot be. */
-bool ull__state_begin(struct ull__state *state, uint64_t capacity);
+bool ull__offsets_state_begin(struct ull__offsets_state *state, uint64_t capacity);
 
 /* Puts b at its low. False if something has no room any more. */
-bool ull__state_place(struct ull__state *state, uint32_t b);
+bool ull__offsets_state_place(struct ull__offsets_state *state, uint32_t b);
 
 /* Notes that of `list` nothing is placed below `floor`. False if a pinned buffer would have to be. */
-bool ull__state_lift(struct ull__state *state, const uint32_t *list, size_t count, int64_t floor);
+bool ull__offsets_state_lift(struct ull__offsets_state *state, const uint32_t *list, size_t count,
+                             int64_t floor);
 
-void ull__state_block(struct ull__state *state, uint32_t b);
+void ull__offsets_state_block(struct ull__offsets_state *state, uint32_t b);
 
 /* Rule 3 for the sections of all parts, but not for what is blocked. False if something has no room any more. */
-bool ull__state_settle(struct ull__state *state);
+bool ull__offsets_state_settle(struct ull__offsets_state *state);
 
 /* Rule 3 for one part, until nothing changes. False if something has no room any more. */
-bool ull__state_propagate(struct ull__state *state, const uint32_t *list, size_t count);
+bool ull__offsets_state_propagate(struct ull__offsets_state *state, const uint32_t *list,
+                                  size_t count);
 
 /* What was to be looked at is not: it is about to be undone. */
-void ull__state_forget(struct ull__state *state);
+void ull__offsets_state_forget(struct ull__offsets_state *state);
 
 /* Back to when the trail was `used` long. */
-void ull__state_undo(struct ull__state *state, size_t used);
+void ull__offsets_state_undo(struct ull__offsets_state *state, size_t used);
 
-enum ull__search_end { ULL__SEARCH_FOUND, ULL__SEARCH_NONE, ULL__SEARCH_LIMIT, ULL__SEARCH_FAILED };
+enum ull__offsets_search_end {
+    ULL__OFFSETS_SEARCH_FOUND,
+    ULL__OFFSETS_SEARCH_NONE,
+    ULL__OFFSETS_SEARCH_LIMIT,
+    ULL__OFFSETS_SEARCH_FAILED
+};
 
 /*
  * Searches a plan of at most `capacity` bytes, with at most `nodes` nodes; *used gets those needed. FOUND: offsets has
  * it, in units. NONE: there is none. FAILED: no memory.
  */
-enum ull__search_end ull__search(const struct ull__space *space, uint64_t capacity, uint64_t nodes,
-                                 unsigned int threads, uint64_t *offsets, uint64_t *used);
+enum ull__offsets_search_end ull__offsets_search(const struct ull__offsets_space *space,
+                                                 uint64_t capacity, uint64_t nodes,
+                                                 unsigned int threads, uint64_t *offsets,
+                                                 uint64_t *used);
 
 /* One round in the calling thread; *stop becoming smaller than `round` ends it. */
-struct ull__round {
-    const struct ull__space *space;
+struct ull__offsets_round {
+    const struct ull__offsets_space *space;
     uint64_t capacity, nodes;
     uint64_t round;
     uint64_t used;     /* result: nodes */
     uint64_t *offsets; /* result if found; has room for all */
     const _Atomic(uint64_t) *stop;
 };
-struct ull__table; /* what failed */
-enum ull__search_end ull__round_run(struct ull__round *round, struct ull__state *state,
-                                    struct ull__table *table);
+struct ull__offsets_table; /* what failed */
+enum ull__offsets_search_end ull__offsets_round_run(struct ull__offsets_round *round,
+                                                    struct ull__offsets_state *state,
+                                                    struct ull__offsets_table *table);
 /* For rounds of `nodes` nodes together. NULL without memory. */
-struct ull__table *ull__table_create(uint64_t nodes);
-void ull__table_destroy(struct ull__table *table);
+struct ull__offsets_table *ull__offsets_table_create(uint64_t nodes);
+void ull__offsets_table_destroy(struct ull__offsets_table *table);
 
 /* Which of equal places is tried first in a round: the rank of each buffer. False without memory. */
-bool ull__round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *ranks);
+bool ull__offsets_round_ranks(const struct ull__instance *in, uint64_t round, uint32_t *ranks);
 
 #endif

@@ -11,7 +11,7 @@ static const int64_t nowhere = INT64_MAX / 2;
 
 /* --- what does not change ----------------------------------------------------------------------------------- */
 
-static bool list_members(struct ull__space *space)
+static bool list_members(struct ull__offsets_space *space)
 {
     const struct ull__instance *in = space->in;
     size_t total = 0;
@@ -56,7 +56,7 @@ static bool list_members(struct ull__space *space)
     return true;
 }
 
-static bool list_neighbours(struct ull__space *space)
+static bool list_neighbours(struct ull__offsets_space *space)
 {
     const struct ull__instance *in = space->in;
     size_t total = 0, used = 0;
@@ -77,7 +77,7 @@ static bool list_neighbours(struct ull__space *space)
 }
 
 /* Equal in every respect; with a predicate, in what they conflict with besides each other. */
-static bool are_twins(const struct ull__space *space, size_t a, size_t b)
+static bool are_twins(const struct ull__offsets_space *space, size_t a, size_t b)
 {
     const struct ull__instance *in = space->in;
     if (in->size[a] != in->size[b] || in->spare[a] != in->spare[b] ||
@@ -93,9 +93,9 @@ static bool are_twins(const struct ull__space *space, size_t a, size_t b)
     return true;
 }
 
-bool ull__space_init(struct ull__space *space, const struct ull__instance *in)
+bool ull__offsets_space_init(struct ull__offsets_space *space, const struct ull__instance *in)
 {
-    *space = (struct ull__space){.in = in, .twin = calloc(in->count, sizeof *space->twin)};
+    *space = (struct ull__offsets_space){.in = in, .twin = calloc(in->count, sizeof *space->twin)};
     if (!space->twin || !list_members(space) || !list_neighbours(space))
         return false;
     for (size_t b = 0; b < in->count; b++) {
@@ -109,7 +109,7 @@ bool ull__space_init(struct ull__space *space, const struct ull__instance *in)
     return true;
 }
 
-void ull__space_finish(struct ull__space *space)
+void ull__offsets_space_finish(struct ull__offsets_space *space)
 {
     free(space->member_from);
     free(space->member);
@@ -122,12 +122,12 @@ void ull__space_finish(struct ull__space *space)
 
 /* --- the trail -------------------------------------------------------------------------------------------------- */
 
-static void set(struct ull__state *state, int64_t *where, int64_t value)
+static void set(struct ull__offsets_state *state, int64_t *where, int64_t value)
 {
     if (*where == value)
         return;
     if (state->used == state->room) {
-        struct ull__change *more = realloc(state->trail, 2 * state->room * sizeof *more);
+        struct ull__offsets_change *more = realloc(state->trail, 2 * state->room * sizeof *more);
         if (!more) {
             state->failed = true; /* the search ends; what cannot be undone does not matter then */
             *where = value;
@@ -136,11 +136,11 @@ static void set(struct ull__state *state, int64_t *where, int64_t value)
         state->trail = more;
         state->room *= 2;
     }
-    state->trail[state->used++] = (struct ull__change){where, *where};
+    state->trail[state->used++] = (struct ull__offsets_change){where, *where};
     *where = value;
 }
 
-void ull__state_undo(struct ull__state *state, size_t used)
+void ull__offsets_state_undo(struct ull__offsets_state *state, size_t used)
 {
     while (state->used > used) {
         state->used--;
@@ -150,9 +150,9 @@ void ull__state_undo(struct ull__state *state, size_t used)
 
 /* --- bounds ------------------------------------------------------------------------------------------------------ */
 
-static void mark(struct ull__state *state, uint32_t b)
+static void mark(struct ull__offsets_state *state, uint32_t b)
 {
-    const struct ull__space *space = state->space;
+    const struct ull__offsets_space *space = state->space;
     for (uint32_t k = space->section_from[b]; k < space->section_from[b + 1]; k++)
         state->dirty[space->section[k] / 64] |= UINT64_C(1) << (space->section[k] % 64);
 }
@@ -163,9 +163,9 @@ static int64_t align_up(int64_t offset, int64_t align)
 }
 
 /* b begins at `offset` at least. */
-static bool raise(struct ull__state *state, uint32_t b, int64_t offset)
+static bool raise(struct ull__offsets_state *state, uint32_t b, int64_t offset)
 {
-    struct ull__spot *spot = &state->spots[b];
+    struct ull__offsets_spot *spot = &state->spots[b];
     if (offset <= spot->earliest)
         return true;
     offset = align_up(offset, spot->align);
@@ -177,7 +177,7 @@ static bool raise(struct ull__state *state, uint32_t b, int64_t offset)
 }
 
 /* What is left of a section by its earliest offsets, into its part of state->member; returns how many. */
-static size_t sort_section(struct ull__state *state, uint32_t s)
+static size_t sort_section(struct ull__offsets_state *state, uint32_t s)
 {
     uint32_t *member = state->member + state->space->member_from[s];
     size_t all = state->space->member_from[s + 1] - state->space->member_from[s];
@@ -198,13 +198,13 @@ static size_t sort_section(struct ull__state *state, uint32_t s)
     return left;
 }
 
-static bool judge_section(struct ull__state *state, uint32_t s)
+static bool judge_section(struct ull__offsets_state *state, uint32_t s)
 {
     const uint32_t *member = state->member + state->space->member_from[s];
     size_t left = sort_section(state, s), firsts = 0;
     int64_t sum = 0, end1 = nowhere, end2 = nowhere, holder = -1, end_first = nowhere;
     for (size_t k = left; k-- > 0;) {
-        const struct ull__spot *spot = &state->spots[member[k]];
+        const struct ull__offsets_spot *spot = &state->spots[member[k]];
         int64_t end = spot->earliest + spot->size;
         sum += spot->size;
         if (spot->earliest + sum > state->top)
@@ -222,7 +222,7 @@ static bool judge_section(struct ull__state *state, uint32_t s)
     set(state, &state->holder[s], holder);
     /* Those that may be the lowest come first, since they are sorted. The others are above one of them. */
     for (; firsts < left; firsts++) {
-        const struct ull__spot *spot = &state->spots[member[firsts]];
+        const struct ull__offsets_spot *spot = &state->spots[member[firsts]];
         int64_t end = spot->earliest + spot->size;
         if (spot->earliest + sum > state->top)
             break;
@@ -235,9 +235,9 @@ static bool judge_section(struct ull__state *state, uint32_t s)
 }
 
 /* The lowest end of what b may lie on. */
-static int64_t lowest_end(const struct ull__state *state, uint32_t b)
+static int64_t lowest_end(const struct ull__offsets_state *state, uint32_t b)
 {
-    const struct ull__space *space = state->space;
+    const struct ull__offsets_space *space = state->space;
     int64_t lowest = nowhere;
     if (space->in->first) {
         for (uint32_t s = space->in->first[b]; s < space->in->end[b]; s++) {
@@ -247,14 +247,14 @@ static int64_t lowest_end(const struct ull__state *state, uint32_t b)
         return lowest;
     }
     for (uint32_t k = space->near_from[b]; k < space->near_from[b + 1]; k++) {
-        const struct ull__spot *spot = &state->spots[space->near[k]];
+        const struct ull__offsets_spot *spot = &state->spots[space->near[k]];
         if (spot->left && spot->earliest + spot->size < lowest)
             lowest = spot->earliest + spot->size;
     }
     return lowest;
 }
 
-static bool judge_dirty(struct ull__state *state)
+static bool judge_dirty(struct ull__offsets_state *state)
 {
     for (size_t w = 0; w < state->dirty_words; w++) {
         while (state->dirty[w]) {
@@ -267,7 +267,7 @@ static bool judge_dirty(struct ull__state *state)
     return true;
 }
 
-static bool any_dirty(const struct ull__state *state)
+static bool any_dirty(const struct ull__offsets_state *state)
 {
     for (size_t w = 0; w < state->dirty_words; w++)
         if (state->dirty[w])
@@ -275,10 +275,10 @@ static bool any_dirty(const struct ull__state *state)
     return false;
 }
 
-static bool raise_blocked(struct ull__state *state, const uint32_t *list, size_t count)
+static bool raise_blocked(struct ull__offsets_state *state, const uint32_t *list, size_t count)
 {
     for (size_t k = 0; k < count; k++) {
-        const struct ull__spot *spot = &state->spots[list[k]];
+        const struct ull__offsets_spot *spot = &state->spots[list[k]];
         if ((spot->blocked || spot->earliest > spot->low) &&
             !raise(state, list[k], lowest_end(state, list[k])))
             return false;
@@ -286,28 +286,28 @@ static bool raise_blocked(struct ull__state *state, const uint32_t *list, size_t
     return true;
 }
 
-void ull__state_forget(struct ull__state *state)
+void ull__offsets_state_forget(struct ull__offsets_state *state)
 {
     memset(state->dirty, 0, state->dirty_words * sizeof *state->dirty);
 }
 
-bool ull__state_settle(struct ull__state *state)
+bool ull__offsets_state_settle(struct ull__offsets_state *state)
 {
     bool fine = true;
     while (fine && any_dirty(state))
         fine = judge_dirty(state);
     if (!fine)
-        ull__state_forget(state);
+        ull__offsets_state_forget(state);
     return fine;
 }
 
-bool ull__state_propagate(struct ull__state *state, const uint32_t *list, size_t count)
+bool ull__offsets_state_propagate(struct ull__offsets_state *state, const uint32_t *list, size_t count)
 {
     do {
-        if (!ull__state_settle(state))
+        if (!ull__offsets_state_settle(state))
             return false;
         if (!raise_blocked(state, list, count)) {
-            ull__state_forget(state);
+            ull__offsets_state_forget(state);
             return false;
         }
     } while (any_dirty(state));
@@ -317,15 +317,15 @@ bool ull__state_propagate(struct ull__state *state, const uint32_t *list, size_t
 /* --- placing ----------------------------------------------------------------------------------------------------- */
 
 /* Is a pinned buffer that is not placed yet in the way of b at its low? */
-static bool is_under_pin(const struct ull__state *state, uint32_t b)
+static bool is_under_pin(const struct ull__offsets_state *state, uint32_t b)
 {
-    const struct ull__space *space = state->space;
-    const struct ull__spot *spot = &state->spots[b];
+    const struct ull__offsets_space *space = state->space;
+    const struct ull__offsets_spot *spot = &state->spots[b];
     if (space->in->pin[b] != ULL__UNPINNED)
         return false;
     for (uint32_t k = space->near_from[b]; k < space->near_from[b + 1]; k++) {
         uint32_t x = space->near[k];
-        const struct ull__spot *other = &state->spots[x];
+        const struct ull__offsets_spot *other = &state->spots[x];
         if (space->in->pin[x] != ULL__UNPINNED && other->left &&
             spot->low < other->low + other->size && other->low < spot->low + spot->size)
             return true;
@@ -333,16 +333,16 @@ static bool is_under_pin(const struct ull__state *state, uint32_t b)
     return false;
 }
 
-bool ull__state_place(struct ull__state *state, uint32_t b)
+bool ull__offsets_state_place(struct ull__offsets_state *state, uint32_t b)
 {
-    const struct ull__space *space = state->space;
-    struct ull__spot *placed = &state->spots[b];
+    const struct ull__offsets_space *space = state->space;
+    struct ull__offsets_spot *placed = &state->spots[b];
     int64_t end = placed->low + placed->size;
     set(state, &placed->left, 0);
     mark(state, b);
     for (uint32_t k = space->near_from[b]; k < space->near_from[b + 1]; k++) {
         uint32_t x = space->near[k];
-        struct ull__spot *spot = &state->spots[x];
+        struct ull__offsets_spot *spot = &state->spots[x];
         if (!spot->left || spot->low >= end)
             continue;
         int64_t low = align_up(end, spot->align);
@@ -357,17 +357,18 @@ bool ull__state_place(struct ull__state *state, uint32_t b)
     return true;
 }
 
-void ull__state_block(struct ull__state *state, uint32_t b)
+void ull__offsets_state_block(struct ull__offsets_state *state, uint32_t b)
 {
     if (state->spots[b].blocked == ULL__FREE)
         set(state, &state->spots[b].blocked, ULL__BLOCKED);
 }
 
-bool ull__state_lift(struct ull__state *state, const uint32_t *list, size_t count, int64_t floor)
+bool ull__offsets_state_lift(struct ull__offsets_state *state, const uint32_t *list, size_t count,
+                             int64_t floor)
 {
     for (size_t k = 0; k < count; k++) {
         if (state->spots[list[k]].low < floor)
-            ull__state_block(state, list[k]);
+            ull__offsets_state_block(state, list[k]);
         if (!raise(state, list[k], floor))
             return false;
     }
@@ -376,11 +377,11 @@ bool ull__state_lift(struct ull__state *state, const uint32_t *list, size_t coun
 
 /* --- beginning --------------------------------------------------------------------------------------------------- */
 
-bool ull__state_init(struct ull__state *state, const struct ull__space *space)
+bool ull__offsets_state_init(struct ull__offsets_state *state, const struct ull__offsets_space *space)
 {
     const struct ull__instance *in = space->in;
     size_t members = space->member_from[in->sections];
-    *state = (struct ull__state){
+    *state = (struct ull__offsets_state){
         .space = space,
         .spots = calloc(in->count, sizeof *state->spots),
         .end1 = calloc(in->sections, sizeof *state->end1),
@@ -397,7 +398,7 @@ bool ull__state_init(struct ull__state *state, const struct ull__space *space)
            state->scratch && state->dirty && state->trail;
 }
 
-void ull__state_finish(struct ull__state *state)
+void ull__offsets_state_finish(struct ull__offsets_state *state)
 {
     free(state->spots);
     free(state->end1);
@@ -409,7 +410,7 @@ void ull__state_finish(struct ull__state *state)
     free(state->trail);
 }
 
-bool ull__state_begin(struct ull__state *state, uint64_t capacity)
+bool ull__offsets_state_begin(struct ull__offsets_state *state, uint64_t capacity)
 {
     const struct ull__instance *in = state->space->in;
     bool fine = true;
@@ -422,11 +423,12 @@ bool ull__state_begin(struct ull__state *state, uint64_t capacity)
         uint64_t bytes = in->size[b] * in->unit - in->spare[b];
         bool pinned = in->pin[b] != ULL__UNPINNED;
         fine = fine && bytes <= capacity;
-        struct ull__spot *spot = &state->spots[b];
-        *spot = (struct ull__spot){.left = 1,
-                                   .size = (int64_t)in->size[b],
-                                   .align = (int64_t)in->align[b],
-                                   .latest = fine ? (int64_t)((capacity - bytes) / in->unit) : 0};
+        struct ull__offsets_spot *spot = &state->spots[b];
+        *spot = (struct ull__offsets_spot){.left = 1,
+                                           .size = (int64_t)in->size[b],
+                                           .align = (int64_t)in->align[b],
+                                           .latest =
+                                               fine ? (int64_t)((capacity - bytes) / in->unit) : 0};
         if (pinned) {
             state->pins = true;
             fine = fine && (int64_t)in->pin[b] <= spot->latest;
