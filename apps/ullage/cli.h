@@ -27,9 +27,9 @@ enum output_format { OUTPUT_TABLE, OUTPUT_JSON, OUTPUT_CSV };
 
 int cmd_run(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
-int cmd_plan(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_sweep(int argc, char **argv);
