@@ -147,6 +147,7 @@ _ullage() {
         ;;
     plan:--capacity) words='1GiB 2GiB 4GiB 8GiB' ;;
     plan:--nodes) return ;;
+    plan:--like) words='torch torch:amp torch:fp32,fp32+ckpt' ;;
     plan:-o) words='table json csv' ;;
     plan:--optimizer) words='adam adamw sgd' ;;
     plan:--precision) words='auto fp32 bf16 fp16' ;;
@@ -154,7 +155,7 @@ _ullage() {
     plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
     plan:*)
         words='-m --memory -b --batch --optimizer --precision --device --bn-group --max-accumulation
-            --recompute-min --max-workspace --host-memory --clip --devices --ladder --models
+            --recompute-min --max-workspace --host-memory --clip --devices --ladder --like --models
             --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m

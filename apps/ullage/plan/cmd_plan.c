@@ -140,6 +140,7 @@ enum {
     OPTION_CLIP,
     OPTION_DEVICES,
     OPTION_LADDER,
+    OPTION_LIKE,
     OPTION_MODELS,
     OPTION_LIST,
 };
@@ -158,6 +159,7 @@ static const struct option long_options[] = {
     {"clip", required_argument, NULL, OPTION_CLIP},
     {"devices", required_argument, NULL, OPTION_DEVICES},
     {"ladder", no_argument, NULL, OPTION_LADDER},
+    {"like", required_argument, NULL, OPTION_LIKE},
     {"models", no_argument, NULL, OPTION_MODELS},
     {"list-devices", no_argument, NULL, OPTION_LIST},
     {"help", no_argument, NULL, 'h'},
@@ -235,6 +237,19 @@ static int take_number(int option, const char *text, struct plan_options *option
     return -1;
 }
 
+static void take_like(const char *text, struct plan_options *options, struct typed *typed)
+{
+    char bad[40];
+    options->like = text;
+    if (!plan_like_valid(text, bad, sizeof(bad))) {
+        typed->exit_code = cli_usage_error("plan",
+                                           "--like is '%.60s', '%s' of it is not known: expected "
+                                           "torch, or torch:MODE,MODE,... of fp32, "
+                                           "amp, amp-fp16, each with +ckpt or +gaN",
+                                           text, bad);
+    }
+}
+
 static void read_options(int argc, char **argv, struct plan_options *options, struct typed *typed)
 {
     int option;
@@ -267,6 +282,9 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
             break;
         case OPTION_LADDER:
             options->ladder = true;
+            break;
+        case OPTION_LIKE:
+            take_like(optarg, options, typed);
             break;
         case OPTION_MODELS:
             list_models();
@@ -374,6 +392,9 @@ static int print_result(const struct plan_result *result)
         fine = plan_print_text(result, terminal_width());
         if (result->options->ladder) {
             plan_print_ladder(result);
+        }
+        if (result->options->like != NULL) {
+            plan_print_torch(result);
         }
     }
     if (!fine || fflush(stdout) != 0) {

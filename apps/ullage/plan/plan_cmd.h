@@ -12,7 +12,8 @@ struct plan_options {
     const char *html; /* a path; NULL: none */
     enum output_format format;
     bool ladder;
-    int64_t budget; /* bytes */
+    const char *like; /* "torch", "torch:MODE,..."; NULL */
+    int64_t budget;   /* bytes */
     struct ull__plan_request request;
     struct ull__profile profile;
 };
@@ -35,6 +36,11 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json);
 bool plan_print_text(const struct plan_result *result, int width);
 /* The budgets at which the plan changes, a dozen or so of them. */
 void plan_print_ladder(const struct plan_result *result);
+
+/* `--like`: whether it is one; else what of it is not goes to `bad`. */
+bool plan_like_valid(const char *like, char *bad, size_t size);
+void plan_put_torch(struct ull_json *json, const struct plan_result *result);
+void plan_print_torch(const struct plan_result *result);
 
 /* Bytes by role of a plan at its peak, and their names in order. False without memory. */
 bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES]);

@@ -58,6 +58,13 @@ plan mlp --batch 10 --memory 1GiB --precision fp32 --optimizer sgd --device cpu 
 is 'a small one in 32 bits' "$CODE:$(figure 'd["precision"]')" 0:fp32
 is '... without any technique' "$(figure 'len(d["techniques"])')" 0
 
+plan resnet20 --batch 64 --device h200 --like torch:amp+ga8,fp32 -o json
+is "PyTorch's need, in the modes that were asked for" "$(figure '[t["mode"] for t in d["torch"]]')" '["amp+ga8", "fp32"]'
+is '... smaller in parts' "$(figure '0 < d["torch"][0]["peak_bytes"] < d["torch"][1]["peak_bytes"]')" true
+plan resnet20 --batch 64 --device h200 --like torch
+like '... or in all of them' "$OUT" 'amp-fp16\+ga8 +[0-9.]+ MiB'
+refused 'a mode that is none' 2 "'amp\+x' of it is not known" resnet20 --like torch:fp32,amp+x
+
 refused 'an unknown model' 2 'did you mean resnet50' resnet51
 refused 'a bad argument' 2 "no argument 'size=3'" resnet50:size=3
 refused 'a budget that is none' 2 'expected' resnet18 --memory much
