@@ -155,7 +155,7 @@ _ullage() {
     plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
     plan:*)
         words='-m --memory -b --batch --optimizer --precision --device --bn-group --max-accumulation
-            --recompute-min --max-workspace --host-memory --clip --devices --ladder --like --models
+            --recompute-min --max-workspace --host-memory --clip --devices --ladder --fit --html --like --models
             --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m

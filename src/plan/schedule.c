@@ -350,6 +350,10 @@ static void count_seconds(const struct ull__scheduler *s, struct ull__cost_of *c
         }
     }
     for (int i = 0; i < s->sent_count; ++i) {
+        /* Two copies are two launches more, and share the memory's bandwidth with everything else. */
+        double bytes = (double)program->buffers[s->sent[i]].bytes;
+        cost->micro_seconds +=
+            2 * (s->profile->launch_seconds + bytes / s->profile->bytes_per_second);
         cost->sent_bytes += program->buffers[s->sent[i]].bytes;
     }
 }

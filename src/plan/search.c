@@ -6,6 +6,9 @@
 
 #include "error.h"
 
+/* A copy of less than this is not worth its launch. */
+enum { SEND_LEAST = 1 << 20 };
+
 enum { LEVELS = 24, FEW = 13, EXACTLY_TRIED = 6, TAKEN_BACK = 48 };
 
 struct search {
@@ -199,7 +202,8 @@ static int sends_at(struct search *s, int place, struct move *moves, int most)
         /* What came first has the most time to leave, and to come back. */
         if (buffer->forward && buffer->backward && !buffer->result &&
             s->current.keep[stay->buffer] == ULL_KEEP &&
-            buffer->bytes >= s->options->smallest_dropped && buffer->bytes > 0) {
+            buffer->bytes >= s->options->smallest_dropped && buffer->bytes >= SEND_LEAST &&
+            s->cost.sent_bytes + buffer->bytes <= s->options->host_bytes) {
             insert(moves, &count, most,
                    &(struct move){stay->buffer, ULL_NONE, ULL_SEND,
                                   (double)buffer->bytes * (double)(stay->end - stay->begin)});
@@ -225,7 +229,6 @@ static bool step_down(struct search *s, int64_t level)
     count += sends_at(s, s->cost.peak_at, moves + count, 2);
     double before = above(s, level), best = 0;
     int chosen = -1;
-    struct ull__cost_of chosen_cost = {0};
     for (int i = 0; i < count; ++i) {
         struct ull__cost_of cost;
         ull__decision_copy(s->program, &s->trial, &s->current);
@@ -237,7 +240,6 @@ static bool step_down(struct search *s, int64_t level)
         if (fewer > 0 && worth > best) {
             best = worth;
             chosen = i;
-            chosen_cost = cost;
         }
     }
     if (chosen < 0) {
@@ -246,7 +248,6 @@ static bool step_down(struct search *s, int64_t level)
     }
     apply(&s->current, &moves[chosen]);
     ull__schedule(s->scheduler, &s->current, &s->cost);
-    (void)chosen_cost;
     return true;
 }
 
@@ -427,7 +428,8 @@ static void wander(struct search *s, long tries)
         int changes = 1 + (int)(draw(&seed) % 3);
         for (int j = 0; j < changes; ++j) {
             int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
-            bool sends = s->options->host_bytes > 0 && s->program->buffers[buffer].backward;
+            bool sends = s->options->host_bytes > 0 && s->program->buffers[buffer].backward &&
+                         s->program->buffers[buffer].bytes >= SEND_LEAST;
             s->current.keep[buffer] = (uint8_t)(draw(&seed) % (sends ? 3 : 2));
         }
         look(s, &s->current, &s->cost);

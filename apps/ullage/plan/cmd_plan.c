@@ -141,6 +141,8 @@ enum {
     OPTION_DEVICES,
     OPTION_LADDER,
     OPTION_LIKE,
+    OPTION_HTML,
+    OPTION_FIT,
     OPTION_MODELS,
     OPTION_LIST,
 };
@@ -159,6 +161,8 @@ static const struct option long_options[] = {
     {"clip", required_argument, NULL, OPTION_CLIP},
     {"devices", required_argument, NULL, OPTION_DEVICES},
     {"ladder", no_argument, NULL, OPTION_LADDER},
+    {"fit", no_argument, NULL, OPTION_FIT},
+    {"html", required_argument, NULL, OPTION_HTML},
     {"like", required_argument, NULL, OPTION_LIKE},
     {"models", no_argument, NULL, OPTION_MODELS},
     {"list-devices", no_argument, NULL, OPTION_LIST},
@@ -283,6 +287,12 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
         case OPTION_LADDER:
             options->ladder = true;
             break;
+        case OPTION_FIT:
+            options->fit = true;
+            break;
+        case OPTION_HTML:
+            options->html = optarg;
+            break;
         case OPTION_LIKE:
             take_like(optarg, options, typed);
             break;
@@ -382,6 +392,12 @@ static int terminal_width(void)
 static int print_result(const struct plan_result *result)
 {
     bool fine = true;
+    struct ull_error err = {{0}};
+    if (result->options->html != NULL &&
+        plan_write_html(result, result->options->html, &err) != ULL_OK) {
+        cli_say("%s", err.message);
+        return EXIT_FAILED;
+    }
     if (result->options->format == OUTPUT_JSON) {
         struct ull_json json;
         ull__json_init(&json, stdout);
@@ -392,6 +408,10 @@ static int print_result(const struct plan_result *result)
         fine = plan_print_text(result, terminal_width());
         if (result->options->ladder) {
             plan_print_ladder(result);
+        }
+        if (result->options->fit && plan_print_fit(result, &err) != ULL_OK) {
+            cli_say("%s", err.message);
+            return EXIT_FAILED;
         }
         if (result->options->like != NULL) {
             plan_print_torch(result);

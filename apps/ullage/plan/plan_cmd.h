@@ -11,7 +11,7 @@ struct plan_options {
     const char *model;
     const char *html; /* a path; NULL: none */
     enum output_format format;
-    bool ladder;
+    bool ladder, fit;
     const char *like; /* "torch", "torch:MODE,..."; NULL */
     int64_t budget;   /* bytes */
     struct ull__plan_request request;
@@ -41,6 +41,14 @@ void plan_print_ladder(const struct plan_result *result);
 bool plan_like_valid(const char *like, char *bad, size_t size);
 void plan_put_torch(struct ull_json *json, const struct plan_result *result);
 void plan_print_torch(const struct plan_result *result);
+
+/* `--fit`. Errors as ull__planner_create. */
+ull_status plan_put_fit(struct ull_json *json, const struct plan_result *result,
+                        struct ull_error *err);
+ull_status plan_print_fit(const struct plan_result *result, struct ull_error *err);
+
+/* The page of `--html`. Errors as ull__file_write. */
+ull_status plan_write_html(const struct plan_result *result, const char *path, struct ull_error *err);
 
 /* Bytes by role of a plan at its peak, and their names in order. False without memory. */
 bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES]);

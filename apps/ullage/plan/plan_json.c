@@ -219,6 +219,9 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     if (options->ladder) {
         put_ladder(json, result);
     }
+    if (options->fit) {
+        plan_put_fit(json, result, NULL);
+    }
     if (options->like != NULL) {
         plan_put_torch(json, result);
     }

@@ -278,16 +278,17 @@ int plan_rungs(const struct plan_result *result, int *rungs, int most)
     int count, made = 0;
     const struct ull__plan *plans = ull__planner_plans(result->planner, &count);
     double ratio = pow((double)plans[count - 1].bound_bytes / (double)plans[0].bound_bytes,
-                       1.0 / (most > 1 ? most - 1 : 1));
+                       1.0 / (most > 2 ? most - 2 : 1));
     double next = (double)plans[0].bound_bytes;
     for (int i = 0; i < count && made < most; ++i) {
         bool last = i + 1 == count;
-        if ((double)plans[i].bound_bytes <= next || last) {
+        bool chosen = i == result->chosen;
+        if ((double)plans[i].bound_bytes <= next || last || chosen) {
             if (ull__planner_place(result->planner, i) < 0) {
                 return made;
             }
             /* With its gaps a plan may be larger than one that is slower. */
-            if (made > 0 && plans[i].peak_bytes >= plans[rungs[made - 1]].peak_bytes) {
+            if (!chosen && made > 0 && plans[i].peak_bytes >= plans[rungs[made - 1]].peak_bytes) {
                 continue;
             }
             rungs[made++] = i;

@@ -48,6 +48,11 @@ like '... and the rule of thumb' "$OUT" 'By rule of thumb'
 like '... and a ladder' "$OUT" '> +[0-9.]+ [MG]iB'
 is '... in 80 columns' "$(sed -n '/^  technique/,/^$/!p' <<<"$OUT" | awk 'length > 80' | wc -l)" 0
 
+plan resnet20 --batch 64 --memory 1GiB --device h200 --html "$T/page.html"
+is 'a page' "$CODE:$(grep -c '<script>' "$T/page.html")" 0:1
+unlike '... that loads nothing' "$(cat "$T/page.html")" '(src|href)='
+refused 'a page that cannot be written' 1 'no such folder|No such file' resnet20 --device h200 --html "$T/none/page.html" -o json
+
 plan resnet50:image=2160x3840 --batch 4 --memory 8GiB --device h200 -o json
 is 'pictures of 8 million points in 8 GiB' "$CODE:$(figure 'd["feasible"]')" 0:true
 is '... by making much again' "$(figure 'd["recomputed_bytes"] > 5e9')" true
@@ -63,6 +68,8 @@ is "PyTorch's need, in the modes that were asked for" "$(figure '[t["mode"] for 
 is '... smaller in parts' "$(figure '0 < d["torch"][0]["peak_bytes"] < d["torch"][1]["peak_bytes"]')" true
 plan resnet20 --batch 64 --device h200 --like torch
 like '... or in all of them' "$OUT" 'amp-fp16\+ga8 +[0-9.]+ MiB'
+plan mlp --batch 64 --device h200 --fit -o json
+is 'devices that hold it' "$(figure '[f["memory_bytes"] for f in d["fit"]] == sorted(f["memory_bytes"] for f in d["fit"]) and len(d["fit"]) == 7')" true
 refused 'a mode that is none' 2 "'amp\+x' of it is not known" resnet20 --like torch:fp32,amp+x
 
 refused 'an unknown model' 2 'did you mean resnet50' resnet51

@@ -1,4 +1,4 @@
-/* devices.S: the profiles in devices/ as they are, in the program; profiles.c has their list. */
+/* files.S: the profiles in devices/ and the page in page/, as they are, in the program. */
     .section .rodata
     .globl plan_device_files
     .hidden plan_device_files
@@ -17,6 +17,18 @@ plan_device_files:
     .byte 0
     .incbin "devices/cpu.json"
     .byte 0
+    .byte 0
+
+    .globl plan_page_head
+    .hidden plan_page_head
+plan_page_head:
+    .incbin "page/plan.html"
+    .byte 0
+
+    .globl plan_page_script
+    .hidden plan_page_script
+plan_page_script:
+    .incbin "page/plan.js"
     .byte 0
 
     .section .note.GNU-stack, "", %progbits
