@@ -86,12 +86,14 @@ static bool solve_part(const struct ull__instance *in, const struct ull__offsets
                        struct ull__offsets *plan, uint64_t *bound)
 {
     bool lowest = problem->capacity == ULL__OFFSETS_LOWEST;
+    bool quick = lowest && effort->nodes == 0;
     struct part_plan part = {.in = in,
                              .offsets = calloc(in->count, sizeof *part.offsets),
                              .found = calloc(in->count, sizeof *part.found),
                              .bound = in->lower_bound};
     struct ull__offsets_space space = {0};
-    bool ok = part.offsets && part.found && ull__greedy(in, enough, part.offsets, &part.height);
+    bool ok =
+        part.offsets && part.found && ull__greedy(in, enough, quick, part.offsets, &part.height);
     if (ok && part.height > enough && effort->nodes > plan->nodes &&
         in->count <= ULL__OFFSETS_SEARCH_MOST && problem->capacity >= plan->lower_bound) {
         ok = ull__offsets_space_init(&space, in) &&

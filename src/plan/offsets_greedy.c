@@ -15,9 +15,12 @@
 #include "offsets_private.h"
 
 enum {
-    BLOCK = 64,              /* placed buffers in a block at most */
-    ROUNDS = 400,            /* of improvement at most */
-    IMPROVE_WORK = 60000000, /* steps over placed buffers that improvement may take */
+    BLOCK = 64,   /* placed buffers in a block at most */
+    ROUNDS = 400, /* of improvement at most */
+    /* Steps over placed buffers after which no further order is begun; a quick plan has a tenth. A billion is a second. */
+    ORDERS_WORK = 600000000,
+    IMPROVE_WORK = 60000000,
+    CLOSE = 2048, /* a quick plan is good if it is at most this part above what is enough */
 };
 
 struct block {
@@ -34,7 +37,8 @@ struct greedy {
     uint64_t *offset; /* of the order under way */
     uint64_t *best;   /* the caller's */
     uint64_t height;  /* bytes; of best */
-    uint64_t enough;  /* bytes */
+    uint64_t enough;  /* bytes: nobody needs it lower */
+    uint64_t good;    /* bytes: as low as is worth the time */
     uint32_t *pinned;
     size_t pinned_count;
     uint64_t steps;
@@ -216,7 +220,8 @@ static bool try_order(struct greedy *g, const uint32_t *order, bool tight, uint6
 
 /* --- orders --------------------------------------------------------------------------------------------------- */
 
-enum key { LENGTH, SIZE, AREA, BUSY_LENGTH, BUSY_SIZE, BUSY_AREA, EARLY, LATE, KEYS };
+/* Those that are best for training first: a quick plan is often done with the first. */
+enum key { BUSY_LENGTH, SIZE, BUSY_SIZE, LENGTH, AREA, BUSY_AREA, EARLY, LATE, KEYS };
 
 static uint64_t area(const struct ull__instance *in, size_t b)
 {
@@ -264,23 +269,29 @@ static void move_forward(uint32_t *order, size_t count, const uint8_t *over, siz
     }
 }
 
-static void improve(struct greedy *g, uint32_t *order, bool tight, uint8_t *over)
+static void improve(struct greedy *g, uint32_t *order, bool tight, uint8_t *over, uint64_t work)
 {
     size_t n = g->in->count;
     g->steps = 0;
-    for (unsigned int round = 0; round < ROUNDS && g->height > g->enough; round++) {
+    for (unsigned int round = 0; round < ROUNDS && g->height > g->good; round++) {
         uint64_t limit = g->enough;
         try_order(g, order, tight, limit, over);
-        if (g->failed || g->steps > IMPROVE_WORK)
+        if (g->failed || g->steps > work)
             return;
         move_forward(order, n, over, 1 + n / (4 + 4 * (round % 4)));
     }
 }
 
-bool ull__greedy(const struct ull__instance *in, uint64_t enough, uint64_t *offsets, uint64_t *height)
+bool ull__greedy(const struct ull__instance *in, uint64_t enough, bool quick, uint64_t *offsets,
+                 uint64_t *height)
 {
     size_t n = in->count;
-    struct greedy g = {.in = in, .best = offsets, .height = UINT64_MAX, .enough = enough};
+    unsigned int part = quick ? 10 : 1; /* of the work */
+    struct greedy g = {.in = in,
+                       .best = offsets,
+                       .height = UINT64_MAX,
+                       .enough = enough,
+                       .good = quick ? enough + enough / CLOSE : enough};
     uint32_t *order = calloc(n, sizeof *order), *scratch = calloc(n, sizeof *scratch);
     uint64_t *value = calloc(n, sizeof *value);
     uint8_t *over = calloc(n, sizeof *over);
@@ -292,16 +303,18 @@ bool ull__greedy(const struct ull__instance *in, uint64_t enough, uint64_t *offs
             g.pinned[g.pinned_count++] = (uint32_t)i;
     int best_key = 0;
     bool best_tight = false;
-    for (int k = 0; k < 2 * KEYS && !g.failed && g.height > enough; k++) {
+    for (int k = 0; k < 2 * KEYS && !g.failed && g.height > g.good; k++) {
+        if (g.steps > ORDERS_WORK / part)
+            break;
         make_order(in, (enum key)(k / 2), value, scratch, order);
         if (try_order(&g, order, k % 2, 0, NULL)) {
             best_key = k / 2;
             best_tight = k % 2;
         }
     }
-    if (!g.failed && g.height > enough) {
+    if (!g.failed && g.height > g.good) {
         make_order(in, (enum key)best_key, value, scratch, order);
-        improve(&g, order, best_tight, over);
+        improve(&g, order, best_tight, over, IMPROVE_WORK / part);
     }
     for (size_t k = 0; k < g.made; k++)
         free(g.blocks[k]);

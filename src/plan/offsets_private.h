@@ -82,10 +82,10 @@ static inline uint64_t ull__end_bytes(const struct ull__instance *in, size_t b, 
 }
 
 /*
- * The best of the greedy plans: stops at one whose height in bytes is at most `enough`. offsets has in->count places,
- * in units. False without memory.
+ * The best of the greedy plans: stops at one whose height in bytes is at most `enough`, or a little more if it is to be
+ * quick. offsets has in->count places, in units. False without memory.
  */
-bool ull__greedy(const struct ull__instance *in, uint64_t enough, uint64_t *offsets,
+bool ull__greedy(const struct ull__instance *in, uint64_t enough, bool quick, uint64_t *offsets,
                  uint64_t *height);
 
 #endif

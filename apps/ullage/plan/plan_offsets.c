@@ -21,8 +21,17 @@
 #include "size.h"
 
 static const size_t file_most = (size_t)1 << 30;
-static const uint64_t default_nodes = 2000000;
-enum { THREADS = 8 };
+static const uint64_t unset = UINT64_MAX;
+enum { THREADS = 8, MANY = 512 };
+
+/* A minute or two. A node costs more where there are many buffers. */
+static uint64_t default_nodes(size_t buffers)
+{
+    uint64_t nodes = 2000000;
+    for (int i = 0; i < 3 && buffers > MANY; i++)
+        nodes = nodes * MANY / buffers;
+    return nodes;
+}
 
 struct options {
     const char *file;
@@ -42,16 +51,14 @@ static void print_help(void)
            "                           alignment and offset (to stay at); a buffer is live from\n"
            "                           lower up to and not including upper\n"
            "      --capacity SIZE      how high the block may be (default: as low as possible)\n"
-           "      --nodes N            nodes of the exact search at most (default %" PRIu64
-           "); 0 is\n"
-           "                           heuristics only\n"
+           "      --nodes N            nodes of the exact search at most, 0 for heuristics only\n"
+           "                           (default 2000000, less for more than 512 buffers)\n"
            "  -o, --output FORMAT      table, json, or csv: the buffers with their offsets\n"
            "                           (default table)\n"
            "  -h, --help               this text\n"
            "\n"
            "The same input gives the same plan, whatever the machine and its load. Exit code: 0\n"
-           "placed; 1 a bad file, or no plan of that capacity was found; 2 usage.\n",
-           default_nodes);
+           "placed; 1 a bad file, or no plan of that capacity was found; 2 usage.\n");
 }
 
 bool plan_offsets_is_meant(int argc, char **argv)
@@ -213,7 +220,8 @@ static ull_status solve(const struct options *options, const struct ull__offsets
 {
     struct ull__offsets_problem problem = {
         .buffers = csv->buffers, .count = csv->count, .capacity = options->capacity};
-    const struct ull__offsets_effort effort = {options->nodes, count_threads()};
+    const struct ull__offsets_effort effort = {
+        options->nodes == unset ? default_nodes(csv->count) : options->nodes, count_threads()};
     struct ull_error inner = {.message = ""};
     uint64_t height = 0;
     ull_status status = ull__offsets_solve(&problem, &effort, err, plan);
@@ -253,7 +261,7 @@ static int show(const struct options *options, const struct ull__offsets_csv *cs
 
 int plan_offsets(int argc, char **argv)
 {
-    struct options options = {.capacity = ULL__OFFSETS_LOWEST, .nodes = default_nodes};
+    struct options options = {.capacity = ULL__OFFSETS_LOWEST, .nodes = unset};
     struct ull__offsets_csv csv = {0};
     struct ull__offsets plan = {0};
     struct ull_error err;
