@@ -8,6 +8,9 @@
  * together are too few: nothing depends on where free pages lie. When no new page is needed it is
  * always a view, so that home stays as it is.
  *
+ * Before it is refused, a request is served by a view that begins in the free end of a page in use, if there is one
+ * (share.c): it takes a page less.
+ *
  * Pages come from the largest free chunks first: few pieces, so lending and giving back is quick.
  */
 #include "pool_private.h"
@@ -20,9 +23,9 @@ struct extension {
     uint64_t pages;
 };
 
-/* Free pages, in pool->scratch. */
+/* Free pages, in pool->scratch from `at` on. */
 struct gathered {
-    uint64_t count;
+    uint64_t at, count;
 };
 
 static bool usable(const struct ull__chunk *c, uint16_t lane)
@@ -75,13 +78,13 @@ static void gather_treap(struct ull_pool *pool, const struct ull__chunk *root, u
         uint32_t slot = ull__slot_up(pool, c->address);
         uint32_t end = ull__slot_down(pool, c->address + c->size);
         for (; slot < end && g->count < enough; slot++)
-            pool->scratch[g->count++] = slot;
+            pool->scratch[g->at + g->count++] = slot;
     }
 }
 
-static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t enough)
+static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t enough, uint64_t at)
 {
-    struct gathered g = {0};
+    struct gathered g = {.at = at};
     unsigned int least = ull__bin_of(pool->page_bytes);
     const struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[ULL_HOME];
     const struct ull__bins *own = pool->lanes[lane].bins[ULL_HOME];
@@ -104,19 +107,18 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
 
 bool ull__pages_suffice(struct ull_pool *pool, uint16_t lane, uint64_t count)
 {
-    return count <= pool->free_pages && gather(pool, lane, count).count >= count;
+    return count <= pool->free_pages && gather(pool, lane, count, 0).count >= count;
 }
 
 /* --- views that are there --------------------------------------------------------------------------------- */
 
-/* Are the first pages of a view free, and for this lane? If not, *busy is one that is not. */
-static bool pages_usable(const struct ull_pool *pool, struct ull__view *view, uint64_t count,
-                         uint16_t lane)
+bool ull__pages_usable(const struct ull_pool *pool, uint32_t first, uint32_t count, uint16_t lane,
+                       uint32_t *busy)
 {
-    const struct ull__slot *slots = &pool->slots[view->first];
+    const struct ull__slot *slots = &pool->slots[first];
     for (uint32_t i = 0; i < count; i++) {
         if (slots[i].home == NONE || !ull__page_free(pool, slots[i].home)) {
-            view->busy = i;
+            *busy = i;
             return false;
         }
     }
@@ -141,7 +143,7 @@ struct ull__chunk *ull__use_view(struct ull_pool *pool, uint64_t pages, uint64_t
         if (view->busy < pages && (home == NONE || !ull__page_free(pool, home)))
             continue;
         if (ull__slot_address(pool, view->first) % alignment != 0 ||
-            !pages_usable(pool, view, pages, lane))
+            !ull__pages_usable(pool, view->first, (uint32_t)pages, lane, &view->busy))
             continue;
         bool of_lane = is_of_lane(pool, pool->slots[view->first + pages - 1].home);
         struct ull__chunk *c = ull__lend(pool, view->first, (uint32_t)pages);
@@ -213,21 +215,18 @@ static ull_status add_pages(struct ull_pool *pool, uint64_t count, uint64_t at)
     return status;
 }
 
-/* A view of the pages in pool->scratch; their order is that of addresses. */
-static ull_status make_view(struct ull_pool *pool, uint32_t first, uint64_t pages,
-                            struct ull__chunk **chunk)
+/* A view of the pages in pool->scratch; their order is that of addresses. It is a shadow. */
+static ull_status make_view(struct ull_pool *pool, uint32_t first, uint64_t pages)
 {
     uint32_t range = ull__range_add(pool, first, (uint32_t)pages);
     if (range == NONE)
         return ULL_E_NO_MEMORY;
     ull_status status = ull__view_map(pool, first, pages, pool->scratch);
-    if (status != ULL_OK) {
+    if (status != ULL_OK)
         ull__range_drop(pool, range);
-        return status;
-    }
-    pool->ranges[range].chunks->state = ULL_SHADOW;
-    *chunk = ull__lend(pool, first, (uint32_t)pages);
-    return ULL_OK;
+    else
+        pool->ranges[range].chunks->state = ULL_SHADOW;
+    return status;
 }
 
 static uint32_t find_addresses(struct ull_pool *pool, uint64_t pages, uint64_t alignment)
@@ -242,21 +241,49 @@ static uint32_t find_addresses(struct ull_pool *pool, uint64_t pages, uint64_t a
 /* --- all of it ------------------------------------------------------------------------------------------------ */
 
 static ull_status build_view(struct ull_pool *pool, uint64_t alignment, uint16_t lane,
-                             struct ull__shortage *shortage, struct ull__chunk **chunk)
+                             const struct ull__plan *plan, struct ull__chunk **chunk)
 {
-    uint64_t pages = shortage->needed;
+    uint64_t shared = plan->end != NULL, pages = plan->whole + shared;
     ull__ranges_bound(pool, pages);
     uint32_t first = find_addresses(pool, pages, alignment);
     if (first == NONE)
         return ULL_E_FULL;
-    struct gathered g = gather(pool, lane, pages);
-    ull_status status = add_pages(pool, pages - g.count, g.count);
+    if (shared)
+        pool->scratch[0] = pool->slots[ull__slot_down(pool, plan->end->address)].home;
+    struct gathered g = gather(pool, lane, plan->whole, shared);
+    ull_status status = add_pages(pool, plan->whole - g.count, shared + g.count);
     bool of_lane = status == ULL_OK && is_of_lane(pool, pool->scratch[pages - 1]);
     if (status == ULL_OK)
-        status = make_view(pool, first, pages, chunk);
-    if (status == ULL_OK)
+        status = make_view(pool, first, pages);
+    if (status == ULL_OK) {
+        *chunk = shared ? ull__share_use(pool, first, plan) : ull__lend(pool, first, (uint32_t)pages);
         label(pool, *chunk, lane, of_lane);
+    }
     return status;
+}
+
+/* The end of a page is lent first, so that nothing is joined with it meanwhile. */
+static ull_status build_shared(struct ull_pool *pool, uint16_t lane, const struct ull__plan *plan,
+                               struct ull__chunk **chunk)
+{
+    ull_status status = ULL_OK;
+    ull__share_lend(pool, plan);
+    if (plan->first != NONE) {
+        bool of_lane = is_of_lane(pool, pool->slots[plan->first + plan->whole].home);
+        *chunk = ull__share_use(pool, plan->first, plan);
+        label(pool, *chunk, lane, of_lane);
+    } else {
+        status = build_view(pool, ULL_UNIT, lane, plan, chunk);
+    }
+    if (status != ULL_OK)
+        ull__share_undo(pool, plan);
+    return status;
+}
+
+/* New pages that the plan takes. */
+static uint64_t missing(const struct ull__plan *plan, uint64_t available)
+{
+    return plan->whole > available ? plan->whole - available : 0;
 }
 
 ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, uint16_t lane,
@@ -272,20 +299,26 @@ ull_status ull__build(struct ull_pool *pool, uint64_t size, uint64_t alignment, 
     *chunk = ull__use_view(pool, needed, alignment, lane);
     if (*chunk)
         return ULL_OK;
-    uint64_t available = gather(pool, lane, needed).count;
-    uint64_t missing = needed - available;
+    struct ull__plan plan = {.whole = needed, .first = NONE};
+    uint64_t available = gather(pool, lane, needed, 0).count;
     struct extension e = find_extension(pool, size, alignment, lane);
+    bool extends = e.hole && e.pages <= missing(&plan, available);
     shortage->available = available;
-    bool extends = missing > 0 && e.hole && e.pages <= missing;
-    if ((extends ? e.pages : missing) > left)
-        return ULL_E_NO_MEMORY;
+    if ((extends ? e.pages : missing(&plan, available)) > left) {
+        if (alignment != ULL_UNIT || !ull__share_find(pool, size, lane, &plan) ||
+            missing(&plan, available) > left)
+            return ULL_E_NO_MEMORY;
+        extends = false;
+    }
     ull_status status;
     if (extends) {
         uint32_t slot = ull__slot_down(pool, e.hole->address);
         status = extend(pool, &e);
         *chunk = status == ULL_OK ? ull__cover(pool, slot) : NULL;
+    } else if (plan.end) {
+        status = build_shared(pool, lane, &plan, chunk);
     } else {
-        status = build_view(pool, alignment, lane, shortage, chunk);
+        status = build_view(pool, alignment, lane, &plan, chunk);
     }
     shortage->device_full = status != ULL_OK && status != ULL_E_FULL;
     return status == ULL_OK ? ULL_OK : ULL_E_NO_MEMORY;
@@ -310,7 +343,7 @@ static uint32_t find_small_slot(const struct ull_pool *pool, uint16_t lane, uint
 static ull_status bind_small(struct ull_pool *pool, uint32_t slot, uint16_t lane,
                              struct ull__shortage *shortage)
 {
-    struct gathered g = gather(pool, lane, 1);
+    struct gathered g = gather(pool, lane, 1, 0);
     shortage->available = g.count;
     if (slot == NONE || 1 - g.count > shortage->left)
         return ULL_E_NO_MEMORY;

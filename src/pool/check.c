@@ -12,7 +12,7 @@ struct findings {
     char *what;
     size_t size;
     bool good;
-    uint64_t free_bytes, live, in_use, waiting, mapped, chunks;
+    uint64_t free_bytes, live, in_use, waiting, mapped, chunks, lent, shared;
 };
 
 __attribute__((format(printf, 3, 4))) static void expect(struct findings *f, bool good,
@@ -85,6 +85,10 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     if (c->state == ULL_SHADOW || c->state == ULL_HOLE)
         expect(f, c->address % pool->page_bytes == 0 && c->size % pool->page_bytes == 0,
                "shadow or hole %llx is not of whole slots", at);
+    expect(f,
+           c->state != ULL_LENT ||
+               (end == first && c->address + c->size == ull__slot_address(pool, end)),
+           "lent chunk %llx is not the end of a slot", at);
     bool covers = c->state != ULL_LIVE && c->state != ULL_WAITING;
     for (uint32_t slot = first; slot < end; slot++) {
         expect(f, (pool->slots[slot].home == NONE) == (c->state == ULL_HOLE),
@@ -99,6 +103,26 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     }
 }
 
+/* A view that begins in a page of another range: what is in use there is lent by that one. */
+static void check_rest(const struct ull_pool *pool, const struct ull__range *range,
+                       struct findings *f)
+{
+    const struct ull__chunk *rest = range->chunks, *next = rest->next;
+    const struct ull__slot *slot = &pool->slots[range->first];
+    unsigned long long at = rest->address;
+    if (rest->state != ULL_REST)
+        return;
+    const struct ull__chunk *lent = slot->cover;
+    uint32_t place = ull__slot_down(pool, lent->address);
+    f->shared++;
+    expect(f, next && (next->state == ULL_LIVE || next->state == ULL_WAITING),
+           "nobody uses what is behind %llx", at);
+    expect(f,
+           lent->state == ULL_LENT && pool->slots[place].home == slot->home &&
+               lent->size + rest->size == pool->page_bytes,
+           "what is behind %llx is not lent", at);
+}
+
 static void count_chunk(const struct ull__chunk *c, struct findings *f)
 {
     f->chunks++;
@@ -106,6 +130,7 @@ static void count_chunk(const struct ull__chunk *c, struct findings *f)
         f->live++;
         f->in_use += c->size;
     }
+    f->lent += c->state == ULL_LENT;
     if (c->state == ULL_WAITING)
         f->waiting += c->size;
     if (c->state == ULL_FREE)
@@ -122,10 +147,13 @@ static void check_ranges(struct ull_pool *pool, struct findings *f)
         expect(f, range->chunks && !range->chunks->prev, "range %u: first chunk", r);
         for (const struct ull__chunk *c = range->chunks; c; c = c->next) {
             expect(f, c->address == at, "range %u: a gap", r);
+            expect(f, c->state != ULL_REST || (r > ULL_SMALL && !c->prev),
+                   "range %u: rest in the middle", r);
             at = c->address + c->size;
             check_chunk(pool, c, f);
             count_chunk(c, f);
         }
+        check_rest(pool, range, f);
         end_before = (uint64_t)range->first + range->count;
         expect(f, at == ull__slot_address(pool, end_before), "range %u: too short", r);
         for (uint32_t slot = range->first; slot < end_before; slot++) {
@@ -167,7 +195,7 @@ static void check_regions(struct ull_pool *pool, struct findings *f)
            (unsigned long long)pages);
 }
 
-/* A page is used at one of its slots, and a shadow at all others; or it is free at home. */
+/* A page is used at one of its slots, and a shadow or no more than lent at all others; or it is free at home. */
 static void check_page(struct ull_pool *pool, uint32_t home, uint64_t *free_pages, struct findings *f)
 {
     uint32_t slot = home, slots = 0, shadows = 0;
@@ -177,7 +205,9 @@ static void check_page(struct ull_pool *pool, uint32_t home, uint64_t *free_page
         c = ull__cover(pool, slot);
         expect(f, pool->slots[slot].home == home, "slot %u is in the ring of page %u", slot, home);
         expect(f, slot == home || pool->range_of[slot] != ULL_HOME, "page %u is home twice", home);
-        shadows += c && c->state == ULL_SHADOW;
+        const struct ull__range *range = &pool->ranges[pool->range_of[slot]];
+        bool rests = slot == range->first && range->chunks->state == ULL_REST;
+        shadows += rests || (c && c->state == ULL_SHADOW);
         slots++;
         slot = pool->slots[slot].next;
     } while (slot != home && slots <= pool->slot_count);
@@ -217,6 +247,8 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
            (unsigned long long)table_count);
     expect(&f, f.in_use == pool->stats.in_use, "in use %llu", (unsigned long long)f.in_use);
     expect(&f, f.waiting == pool->waiting_bytes, "waiting %llu", (unsigned long long)f.waiting);
+    expect(&f, f.lent == f.shared && f.lent == pool->lent, "%llu chunks lent, to %llu, not %llu",
+           (unsigned long long)f.lent, (unsigned long long)f.shared, (unsigned long long)pool->lent);
     expect(&f, lanes == f.free_bytes, "lanes have %llu free", (unsigned long long)lanes);
     expect(&f, f.chunks == pool->chunk_count, "%llu chunks, not %llu", (unsigned long long)f.chunks,
            (unsigned long long)pool->chunk_count);

@@ -13,7 +13,9 @@ enum ull__chunk_state {
     ULL_FREE,    /* in the bins of its lane */
     ULL_SWEPT,   /* on its way: in no bins, soon free or in use */
     ULL_SHADOW,  /* whole slots whose pages are to be used through other addresses now */
-    ULL_HOLE     /* whole slots without pages */
+    ULL_HOLE,    /* whole slots without pages */
+    ULL_LENT,    /* the end of a slot, in use through a view that begins with it, see share.c */
+    ULL_REST     /* what is before it in the first slot of that view */
 };
 
 struct ull__chunk {

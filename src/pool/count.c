@@ -177,11 +177,11 @@ void ull_pool_policy(struct ull_pool *pool, struct ull_pool_options *options)
 
 static bool describe(const struct ull__chunk *c, struct ull_chunk_info *info)
 {
-    static const enum ull_chunk_state states[] = {[ULL_LIVE] = ULL_CHUNK_IN_USE,
-                                                  [ULL_WAITING] = ULL_CHUNK_WAITING,
-                                                  [ULL_FREE] = ULL_CHUNK_FREE,
-                                                  [ULL_SWEPT] = ULL_CHUNK_FREE,
-                                                  [ULL_SHADOW] = ULL_CHUNK_SHADOW};
+    static const enum ull_chunk_state states[] = {
+        [ULL_LIVE] = ULL_CHUNK_IN_USE,   [ULL_WAITING] = ULL_CHUNK_WAITING,
+        [ULL_FREE] = ULL_CHUNK_FREE,     [ULL_SWEPT] = ULL_CHUNK_FREE,
+        [ULL_SHADOW] = ULL_CHUNK_SHADOW, [ULL_LENT] = ULL_CHUNK_SHADOW,
+        [ULL_REST] = ULL_CHUNK_SHADOW};
     if (c->state == ULL_HOLE)
         return false;
     *info =

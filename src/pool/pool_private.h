@@ -7,7 +7,8 @@
  *           named by it. Large requests are served from home as long as they fit there.
  *   view    further slots at which pages are mapped a second time, to lie side by side though
  *           they are apart at home. View 1 is that of all small requests; the others were made for one
- *           large request each and are used again when the same pages are free.
+ *           large request each and are used again when the same pages are free. One of these may
+ *           begin in the free end of a page that is in use elsewhere (share.c).
  *   range   home or a view: slots that follow each other with different pages in them. Chunks do not
  *           cross ranges, so no chunk has a page twice.
  *   chunk   a piece of a range, in a list by address (boundary tags).
@@ -17,7 +18,8 @@
  *
  * A page is free when its home slot lies within a free chunk. To use it through a view, it is lent: a
  * shadow at home, no shadow in the view. As soon as no chunk in the view touches it, it is given
- * back. So what is done at home costs nothing for the views, and a page is free at one place only.
+ * back. So what is done at home costs nothing for the views, and a page is free at one place only. The end of a page
+ * that is used elsewhere is lent in the same way, and given back to there.
  *
  * Why this comes to rest. A program that repeats the same requests finds home as it was, so each request
  * that fits at home gets the same place. One that did not fit made a view, of pages that are
@@ -166,6 +168,7 @@ struct ull_pool {
     uint32_t view_count;
     struct ull__chunk *holes; /* of home, linked by u.free */
     uint64_t mapped;          /* slots with a page */
+    uint64_t lent;            /* chunks that are LENT */
 
     /* Pages. */
     uint32_t home_count;
@@ -395,11 +398,36 @@ ull_status ull__commit(struct ull_pool *pool, uint64_t count);
 /* Host memory for cutting at every mapping. */
 static inline bool ull__host_memory(struct ull_pool *pool, uint64_t further_mappings)
 {
-    /* A view may be cut at each of its slots, and home at each of those; then some for the request. */
+    /* A view may be cut at each of its slots and within the first, home at each of those; then some for the request. */
     uint64_t views = pool->mapped + further_mappings - pool->held;
-    return pool->chunk_capacity - pool->chunk_count >= 3 * views + 16 ||
-           ull__chunks_ensure(pool, 3 * views + 16);
+    return pool->chunk_capacity - pool->chunk_count >= 4 * views + 16 ||
+           ull__chunks_ensure(pool, 4 * views + 16);
 }
+
+/* Are the pages of so many slots of a view free, and for this lane? If not, *busy is the first that is not. */
+bool ull__pages_usable(const struct ull_pool *pool, uint32_t first, uint32_t count, uint16_t lane,
+                       uint32_t *busy);
+
+/* --- share.c: requests that begin in a page that another one ends in ----------------------------- */
+
+/* Of what a view is to be: perhaps the free end of a page, then whole pages. */
+struct ull__plan {
+    struct ull__chunk *end; /* a free chunk that begins with it, or NULL */
+    uint64_t bytes, whole;
+    uint32_t first; /* of a view that is there, or ULL_NONE */
+};
+
+/* A plan with an end, for a page less; false, and the plan is as it was: there is none. */
+bool ull__share_find(struct ull_pool *pool, uint64_t size, uint16_t lane, struct ull__plan *plan);
+/* Sets the end aside, so that nothing is joined with it; and the reverse. */
+void ull__share_lend(struct ull_pool *pool, const struct ull__plan *plan);
+void ull__share_undo(struct ull_pool *pool, const struct ull__plan *plan);
+/* Lends the whole pages too. What is to be used, in a view that is a shadow: a chunk in no bins, SWEPT. */
+struct ull__chunk *ull__share_use(struct ull_pool *pool, uint32_t first,
+                                  const struct ull__plan *plan);
+/* Gives back the end that a chunk of a view, about to be free, may begin with. What is left of the chunk. */
+struct ull__chunk *ull__share_return(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane,
+                                     uint64_t seq);
 
 /* --- pages.c: pages, and where they are mapped --------------------------------------------------- */
 

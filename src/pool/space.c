@@ -283,6 +283,8 @@ __attribute__((noinline)) static void slots_joined(struct ull_pool *pool, const 
 void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq,
                     uint32_t known0, uint32_t known1)
 {
+    if (__builtin_expect(c->tier == ULL_VIEW && pool->lent > 0, 0))
+        c = ull__share_return(pool, c, lane, seq);
     uint64_t address = c->address, end = address + c->size;
     c->lane = lane;
     c->seq = seq;

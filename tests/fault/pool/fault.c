@@ -34,6 +34,28 @@ static void check(struct ull_pool *pool)
         fail("an invariant is broken: ", what);
 }
 
+/* Three pages that lie apart, for two requests of a page and a half: one begins in a page that the other one ends in. */
+static void shared(struct ull_pool *pool)
+{
+    void *page[8] = {0}, *pair[2] = {0};
+    ull_pool_set_limit(pool, 8 * PAGE);
+    for (int i = 0; i < 8; i++)
+        ull_pool_allocate(pool, PAGE, NULL, &page[i]);
+    for (int i = 1; i < 6; i += 2)
+        ull_pool_free(pool, page[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        ull_pool_allocate(pool, 3 * PAGE / 2, NULL, &pair[i]);
+        check(pool);
+    }
+    for (int i = 0; i < 2; i++) {
+        ull_pool_free(pool, pair[i], NULL);
+        check(pool);
+    }
+    for (int i = 0; i < 8; i++)
+        ull_pool_free(pool, i % 2 == 0 || i > 6 ? page[i] : NULL, NULL);
+    ull_pool_set_limit(pool, 0);
+}
+
 /* What a program does; requests that fail are done without. */
 static void scene(struct ull_pool *pool, ull__stream other)
 {
@@ -69,6 +91,7 @@ static void scene(struct ull_pool *pool, ull__stream other)
     ull_pool_set_limit(pool, 0);
     for (int i = 0; i < HELD; i++)
         ull_pool_free(pool, held[i], NULL);
+    shared(pool);
     check(pool);
 }
 
