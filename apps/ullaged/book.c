@@ -82,7 +82,7 @@ bool book_read(struct daemon *d, struct job *job)
     struct ull__process_view process;
     int devices = ull__ledger_spec(job->ledger)->device_count;
     uint64_t held[CARDS], stays[CARDS];
-    (void)d;
+    bool tied = false;
     if (!ull__ledger_refresh(job->ledger))
         return false;
     ull__ledger_notice(job->ledger);
@@ -95,8 +95,12 @@ bool book_read(struct daemon *d, struct job *job)
     memset(job->want, 0, sizeof job->want);
     memset(job->spilled, 0, sizeof job->spilled);
     for (int slot = 0; slot < job->view.slots_used; slot++)
-        if (ull__ledger_process(job->ledger, slot, &process))
+        if (ull__ledger_process(job->ledger, slot, &process)) {
             add_process(job, &process, devices);
+            tied |= !process.draining && !process.gated && process.ties != 0;
+        }
+    if (tied && !d->cards.moves_shared) /* the driver would not bring it back: all of it stays */
+        memcpy(job->stays, job->held, sizeof job->stays);
     job->changed |=
         memcmp(held, job->held, sizeof held) != 0 || memcmp(stays, job->stays, sizeof stays) != 0;
     for (int c = 0; c < CARDS; c++)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "say.h"
+#include "ties.h"
 
 enum { ASK_NS = 100000000, CUDA_THAT_CAN = 12080 };
 #define STEP (2ull << 20) /* smaller changes are not told */
@@ -43,6 +44,14 @@ static bool driver_can_checkpoint(const struct machine *machine)
            version >= CUDA_THAT_CAN;
 }
 
+static bool driver_moves_shared(const struct machine *machine)
+{
+    char version[96] = "";
+    return machine->has_nvml && machine->nvml.call.nvmlSystemGetDriverVersion &&
+           machine->nvml.call.nvmlSystemGetDriverVersion(version, sizeof version) == NVML_SUCCESS &&
+           ties_can_move(version);
+}
+
 void cards_open(struct cards *cards)
 {
     struct ull_error why = {""};
@@ -64,6 +73,7 @@ void cards_open(struct cards *cards)
     if (cards->count == 0)
         say(LOG_WARN, "no GPU was found: %s", why.message[0] ? why.message : "the driver lists none");
     cards->can_checkpoint = driver_can_checkpoint(&cards->machine);
+    cards->moves_shared = driver_moves_shared(&cards->machine);
     if (cards->machine.has_nvml) {
         ask(cards);
         sigset_t all, before; /* signals are the loop's */

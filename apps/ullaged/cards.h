@@ -33,6 +33,7 @@ struct cards {
     struct card card[CARDS];
     struct machine machine;
     bool can_checkpoint; /* the driver moves processes to the host */
+    bool moves_shared;   /* those too that share memory with others */
     pthread_t thread;
     bool threaded;
     _Atomic bool stop;

@@ -214,6 +214,9 @@ typedef struct {
 typedef struct {
     char reserved[64];
 } CUipcMemHandle;
+typedef struct {
+    char reserved[64];
+} CUipcEventHandle;
 
 typedef struct {
     CUmemLocationType type;

@@ -2,11 +2,17 @@
  * hooks_ipc.c: memory named by cuIpcGetMemHandle, and opened by that name elsewhere.
  *
  * It is charged once, to the process that allocated it. If that one frees it or dies while another
- * process of the job has it open, the memory lives on and the charge passes (src/ledger/share.c).
+ * process of the job has it open, the memory lives on and the charge passes (src/ledger/share.c). That the
+ * process shares something is noted in the ledger, since the driver's checkpoint cannot move such processes.
  */
 #include "hash.h"
 #include "interpose.h"
 #include "suspend.h"
+
+static void tie(void)
+{
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_IPC);
+}
 
 static CUresult name_block(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
@@ -26,6 +32,7 @@ static void range_of(CUdeviceptr address, CUdeviceptr *base, size_t *size)
 
 CUresult ull__do_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
+    tie();
     CUresult result = name_block(handle, dptr);
     if (result != CUDA_SUCCESS)
         return result;
@@ -86,6 +93,7 @@ static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemH
 CUresult ull__do_cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
     CUresult result;
+    tie();
     if (!ull__gates_wanted() || !ull__pass_open(dptr, &handle, &result))
         result = ull__driver->cuIpcOpenMemHandle(dptr, handle, flags);
     return opened(result, dptr, &handle);
@@ -94,6 +102,7 @@ CUresult ull__do_cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, un
 CUresult ull__do_cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned int flags)
 {
     CUresult result;
+    tie();
     if (!ull__gates_wanted() || !ull__pass_open(dptr, &handle, &result))
         result = ull__driver->cuIpcOpenMemHandle_v2(dptr, handle, flags);
     return opened(result, dptr, &handle);
@@ -114,4 +123,18 @@ CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
     else
         ull__block_add(&block);
     return result;
+}
+
+/* --- events: they hold no memory, but tie processes together ------------------------------------------------- */
+
+CUresult ull__do_cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    tie();
+    return ull__driver->cuIpcGetEventHandle(handle, event);
+}
+
+CUresult ull__do_cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
+{
+    tie();
+    return ull__driver->cuIpcOpenEventHandle(event, handle);
 }

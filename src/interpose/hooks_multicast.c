@@ -20,6 +20,12 @@ static uint64_t binding_name(CUmemGenericAllocationHandle mc_handle, size_t offs
     return ull__hash(parts, sizeof parts) | 1; /* never a page's address */
 }
 
+CUresult ull__do_cuMulticastCreate(CUmemGenericAllocationHandle *mc_handle, const void *prop)
+{
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_MULTICAST);
+    return ull__driver->cuMulticastCreate(mc_handle, prop);
+}
+
 CUresult ull__do_cuMulticastBindMem(CUmemGenericAllocationHandle mc_handle, size_t mc_offset,
                                     CUmemGenericAllocationHandle mem_handle, size_t mem_offset,
                                     size_t size, unsigned long long flags)

@@ -187,10 +187,19 @@ CUresult ull__do_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pool_
     return result;
 }
 
+CUresult ull__do_cuMemPoolExportToShareableHandle(void *handle, CUmemoryPool pool,
+                                                  CUmemAllocationHandleType handle_type,
+                                                  unsigned long long flags)
+{
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_HANDLE);
+    return ull__driver->cuMemPoolExportToShareableHandle(handle, pool, handle_type, flags);
+}
+
 CUresult ull__do_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
                                                     CUmemAllocationHandleType handle_type,
                                                     unsigned long long flags)
 {
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_HANDLE);
     CUresult result =
         ull__driver->cuMemPoolImportFromShareableHandle(pool_out, handle, handle_type, flags);
     if (result == CUDA_SUCCESS)

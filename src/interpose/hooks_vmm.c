@@ -291,6 +291,7 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
                                               CUmemAllocationHandleType handle_type,
                                               unsigned long long flags)
 {
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_HANDLE);
     CUresult result = ull__driver->cuMemExportToShareableHandle(
         shareable_handle, ull__vmm_real(handle), handle_type, flags);
     if (result != CUDA_SUCCESS)
@@ -320,6 +321,7 @@ CUresult ull__do_cuMemExportToShareableHandle(void *shareable_handle,
 CUresult ull__do_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                                 CUmemAllocationHandleType handle_type)
 {
+    ull__member_tie(atomic_load(&ull__state.member), ULL_TIE_HANDLE);
     CUresult result = ull__driver->cuMemImportFromShareableHandle(handle, os_handle, handle_type);
     if (result != CUDA_SUCCESS)
         return result;

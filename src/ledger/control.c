@@ -121,6 +121,13 @@ void ull__member_gated(struct ull__member *member)
         atomic_store(&member->links[k].ledger->file->slots[member->links[k].slot].gated, 1);
 }
 
+void ull__member_tie(struct ull__member *member, enum ull__tie tie)
+{
+    for (int k = 0; k < member->link_count; k++)
+        atomic_fetch_or(&member->links[k].ledger->file->slots[member->links[k].slot].ties,
+                        (uint32_t)tie);
+}
+
 enum ull__wanted ull__member_wanted(struct ull__member *member)
 {
     enum ull__wanted all = ULL_WANT_RESIDENT;
@@ -200,6 +207,7 @@ void ull__slot_forget_residency(struct ull__slot *slot)
         atomic_store(&slot->devices[d].want, 0);
     }
     atomic_store(&slot->gated, 0);
+    atomic_store(&slot->ties, 0);
     atomic_store(&slot->residency, ULL_RESIDENT);
     atomic_store(&slot->done, 0);
     atomic_store(&slot->moved_bytes, 0);
@@ -212,6 +220,7 @@ void ull__slot_forget_residency(struct ull__slot *slot)
 void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *view)
 {
     view->gated = atomic_load(&slot->gated) != 0;
+    view->ties = atomic_load(&slot->ties);
     uint32_t residency = atomic_load(&slot->residency);
     view->residency = (enum ull__residency)(residency & TWO_BITS);
     view->moved_by = (enum ull__moved_by)(residency >> BY_SHIFT & TWO_BITS);

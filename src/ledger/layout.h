@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c37ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c38ull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -91,6 +91,7 @@ struct ull__slot {
     _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
     _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
     _Atomic uint32_t gated;      /* (O) carries out commands itself */
+    _Atomic uint32_t ties;       /* (O) enum ull__tie */
     _Atomic uint32_t residency;  /* (M) enum ull__residency | enum ull__moved_by << 2 */
     _Atomic uint64_t done; /* (M) number of the last command that was carried out or refused */
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */

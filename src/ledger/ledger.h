@@ -156,6 +156,13 @@ enum ull__context_source {
     ULL_CONTEXT_BY_PROCESS, /* the driver's figure for the process */
 };
 
+/* What a process shares with others through the driver, or ever did; a set of them. */
+enum ull__tie {
+    ULL_TIE_IPC = 1,       /* names of memory or events that others open (cuIpc*) */
+    ULL_TIE_HANDLE = 2,    /* memory or pools passed as descriptors or fabric handles */
+    ULL_TIE_MULTICAST = 4, /* multicast objects */
+};
+
 struct ull__process_view {
     uint32_t pid;         /* as its own pid namespace counts */
     uint32_t driver_pid;  /* as the driver lists it, 0 if unknown */
@@ -166,6 +173,7 @@ struct ull__process_view {
     char command[ULL_COMMAND_TEXT];
     struct ull__usage usage[ULL_MAX_DEVICES];
     bool gated;
+    uint32_t ties; /* enum ull__tie */
     enum ull__residency residency;
     enum ull__moved_by moved_by;
     uint64_t done; /* number of the last command carried out or refused */

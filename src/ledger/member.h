@@ -103,6 +103,11 @@ void ull__member_sweep(struct ull__member *member, ull__listed_fn *listed, void 
 
 /* This process carries out commands itself. */
 void ull__member_gated(struct ull__member *member);
+/*
+ * This process is about to share something through the driver: told before the driver does it, so that it may be told
+ * of too much but not too late. Stays told.
+ */
+void ull__member_tie(struct ull__member *member, enum ull__tie tie);
 /* Is there a command that this process has not answered? One look, for the parked thread. */
 bool ull__member_commanded(struct ull__member *member);
 /* What is asked for now: moved out if any of the jobs around it shall be. Notes the commands' numbers. */

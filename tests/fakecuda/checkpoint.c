@@ -7,14 +7,16 @@
  * it; bytes stay where they are, in the process's data file. A restore that does not fit fails, and the process
  * stays as it is.
  *
- * Processes with memory that others have open, or that have others' open, are refused, as drivers before 610
- * refuse them, and processes with managed memory.
+ * Processes with memory that others have open, or that have others' open, are moved out and do not come back, as
+ * driver 580.159.04 has it (restore returns 1, all later calls 304), but for versions from 610 on. Processes with
+ * managed memory are refused.
  */
 #include "fake.h"
 
+#include <stdlib.h>
 #include <time.h>
 
-enum { TICK_NS = 500000, DEFAULT_LOCK_MS = 10000 };
+enum { TICK_NS = 500000, DEFAULT_LOCK_MS = 10000, WITH_SHARING = 610 };
 
 static void moment(void)
 {
@@ -94,8 +96,11 @@ static CUresult checkpoint(struct fake_shared *shared, int slot)
     struct fake_process *process = &shared->process[slot];
     if (atomic_load(&process->frozen) != CU_PROCESS_STATE_LOCKED)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (shares_memory(shared, slot) || atomic_load(&process->managed) > 0)
+    if (atomic_load(&process->managed) > 0)
         return CUDA_ERROR_NOT_SUPPORTED;
+    process->doomed =
+        fake_lenient("checkpoint.lost") ||
+        (shares_memory(shared, slot) && atoi(fake_config()->driver_name) < WITH_SHARING);
     for (int c = 0; c < (int)shared->count; c++) {
         process->frozen_used[c] = process->used[c];
         process->frozen_hidden[c] = process->hidden[c];
@@ -108,8 +113,14 @@ static CUresult checkpoint(struct fake_shared *shared, int slot)
 static CUresult restore(struct fake_shared *shared, int slot)
 {
     struct fake_process *process = &shared->process[slot];
+    if (atomic_load(&process->frozen) == CU_PROCESS_STATE_FAILED)
+        return CUDA_ERROR_OPERATING_SYSTEM;
     if (atomic_load(&process->frozen) != CU_PROCESS_STATE_CHECKPOINTED)
         return CUDA_ERROR_ILLEGAL_STATE;
+    if (process->doomed) {
+        atomic_store(&process->frozen, CU_PROCESS_STATE_FAILED);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     for (int c = 0; c < (int)shared->count; c++) {
         uint64_t all = process->frozen_used[c] + process->frozen_hidden[c];
         if (shared->card[c].used + all > shared->config[c].total)
@@ -164,6 +175,8 @@ CUresult cuCheckpointProcessRestore(int pid, CUcheckpointArgs *args)
 static CUresult unlock_process(struct fake_shared *shared, int slot)
 {
     uint32_t locked = CU_PROCESS_STATE_LOCKED;
+    if (atomic_load(&shared->process[slot].frozen) == CU_PROCESS_STATE_FAILED)
+        return CUDA_ERROR_OPERATING_SYSTEM;
     return atomic_compare_exchange_strong(&shared->process[slot].frozen, &locked,
                                           CU_PROCESS_STATE_RUNNING)
                ? CUDA_SUCCESS

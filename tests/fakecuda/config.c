@@ -6,6 +6,7 @@
  *   ULLAGE_FAKE_STATE=DIR               where the cards live (default: /dev/shm/ullage-fake-UID-HASH)
  *   ULLAGE_FAKE_CONTEXT=300MiB          what a bare context takes
  *   ULLAGE_FAKE_DRIVER_VERSION=13000    what cuDriverGetVersion says
+ *   ULLAGE_FAKE_DRIVER=580.159.fake     the driver's own version
  *   ULLAGE_FAKE_FASTEST="1,0"           order under CUDA_DEVICE_ORDER=FASTEST_FIRST
  *   ULLAGE_FAKE_INTEGRATED=1            a card that shares its memory with the host
  *   ULLAGE_FAKE_VMM=0                   no virtual memory management
@@ -152,6 +153,7 @@ static void read_environment(void)
     const char *state = getenv("ULLAGE_FAKE_STATE");
     const char *context = getenv("ULLAGE_FAKE_CONTEXT");
     const char *version = getenv("ULLAGE_FAKE_DRIVER_VERSION");
+    const char *name = getenv("ULLAGE_FAKE_DRIVER");
     const char *integrated = getenv("ULLAGE_FAKE_INTEGRATED");
     const char *vmm = getenv("ULLAGE_FAKE_VMM");
     const char *points = getenv("ULLAGE_FAKE_LENIENT");
@@ -168,6 +170,7 @@ static void read_environment(void)
     if (context && (!parse_size(context, &end, &config.context_bytes) || *end))
         complain("ULLAGE_FAKE_CONTEXT", context);
     config.driver_version = version ? atoi(version) : 13000;
+    snprintf(config.driver_name, sizeof config.driver_name, "%s", name ? name : "580.159.fake");
     config.integrated = integrated && strcmp(integrated, "1") == 0;
     config.no_vmm = vmm && strcmp(vmm, "0") == 0;
     if (state && *state) {

@@ -34,6 +34,7 @@ struct fake_config {
     char directory[256]; /* of the shared state */
     uint64_t context_bytes;
     int driver_version;
+    char driver_name[64]; /* as NVML tells it */
     bool integrated;
     bool no_vmm;                 /* no virtual memory management */
     int fastest[FAKE_MAX_CARDS]; /* order of cards under CUDA_DEVICE_ORDER=FASTEST_FIRST */

@@ -326,7 +326,8 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
-    return ready() ? copy_text(version, length, "580.159.fake") : NVML_ERROR_UNINITIALIZED;
+    return ready() ? copy_text(version, length, fake_config()->driver_name)
+                   : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)

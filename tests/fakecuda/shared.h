@@ -45,6 +45,7 @@ struct fake_process {
     _Atomic uint32_t inside;               /* calls that are going on */
     _Atomic uint32_t queued;               /* work that has not run yet, or is at it */
     _Atomic uint32_t managed;              /* allocations of managed memory */
+    uint32_t doomed;                       /* what was moved out will not come back */
     uint64_t frozen_used[FAKE_MAX_CARDS], frozen_hidden[FAKE_MAX_CARDS];
 };
 

@@ -308,7 +308,12 @@ if part graph "a captured graph in PyTorch"; then
 fi
 if part ipc "a tensor of two processes"; then
     READY=2 torch_job ipc --suspendable
-    READY=2 torch_job ipc
+    # Drivers before 610 would lose it, so it is refused and runs on.
+    READY=2 torch_job ipc 2>"$out/ipc-driver.txt"
+    cat "$out/ipc-driver.txt"
+    major=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+    [ "${major%%.*}" -ge 610 ] ||
+        check "ipc by an old driver is refused" grep -q 'drivers before 610' "$out/ipc-driver.txt"
 fi
 
 echo

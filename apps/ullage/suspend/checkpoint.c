@@ -14,8 +14,9 @@
 #include "cli.h"
 #include "cuda_load.h"
 #include "error.h"
+#include "nvml.h"
 
-enum { LOCK_TIMEOUT_MS = 10000, DRIVER_THAT_CAN = 12080, DRIVER_WITH_SHARING = 13010 };
+enum { LOCK_TIMEOUT_MS = 10000, DRIVER_THAT_CAN = 12080, VERSION_TIMEOUT_S = 20 };
 
 /* What the child says: how far it came, and what the driver answered there. */
 struct answer {
@@ -27,17 +28,28 @@ struct answer {
         STEP_OUT,
         STEP_BACK,
         STEP_UNLOCK,
+        STEP_LOST, /* an earlier way back failed for good */
+        STEP_TIED, /* it shares by now what the driver cannot move */
         STEP_DONE
     } step;
     int result;
     int state;
     int driver_version;
+    char driver_name[CHECKPOINT_DRIVER_TEXT];
+};
+
+struct task {
+    enum { TASK_OUT, TASK_BACK, TASK_VERSION } what;
+    uint32_t pid;
+    bool (*tied)(void *data);
+    void *data;
 };
 
 /* --- the child -------------------------------------------------------------------------------------------- */
 
-static int move_out(const union ull__cuda *cu, int pid, struct answer *answer)
+static int move_out(const union ull__cuda *cu, const struct task *task, struct answer *answer)
 {
+    int pid = (int)task->pid;
     CUcheckpointLockArgs lock = {.timeoutMs = LOCK_TIMEOUT_MS};
     if (answer->state == CU_PROCESS_STATE_CHECKPOINTED)
         return CUDA_SUCCESS;
@@ -47,7 +59,12 @@ static int move_out(const union ull__cuda *cu, int pid, struct answer *answer)
     if (result != CUDA_SUCCESS)
         return result;
     answer->step = STEP_OUT;
-    result = cu->cuCheckpointProcessCheckpoint(pid, NULL);
+    if (task->tied && task->tied(task->data)) {
+        answer->step = STEP_TIED; /* since it was looked at; locked, it does nothing more */
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    } else {
+        result = cu->cuCheckpointProcessCheckpoint(pid, NULL);
+    }
     if (result != CUDA_SUCCESS)
         cu->cuCheckpointProcessUnlock(pid, NULL);
     return result;
@@ -61,13 +78,17 @@ static int move_back(const union ull__cuda *cu, int pid, struct answer *answer)
     answer->step = STEP_BACK;
     if (answer->state == CU_PROCESS_STATE_CHECKPOINTED)
         result = cu->cuCheckpointProcessRestore(pid, NULL);
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
+        cu->cuCheckpointProcessGetState(pid, &state);
+        answer->state = (int)state;
         return result;
+    }
     answer->step = STEP_UNLOCK;
     return cu->cuCheckpointProcessUnlock(pid, NULL);
 }
 
-static struct answer act(uint32_t pid, bool out)
+static struct answer act(const struct task *task)
 {
     struct answer answer = {.step = STEP_LOAD};
     const union ull__cuda *cu = ull__cuda_load(dlopen, getenv("ULLAGE_LIBCUDA"));
@@ -86,17 +107,35 @@ static struct answer act(uint32_t pid, bool out)
         return answer;
     answer.step = STEP_STATE;
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
-    answer.result = cu->cuCheckpointProcessGetState((int)pid, &state);
+    answer.result = cu->cuCheckpointProcessGetState((int)task->pid, &state);
     answer.state = (int)state;
     if (answer.result != CUDA_SUCCESS)
         return answer;
-    answer.result = out ? move_out(cu, (int)pid, &answer) : move_back(cu, (int)pid, &answer);
+    if (state == CU_PROCESS_STATE_FAILED) {
+        answer.step = STEP_LOST;
+        answer.result = CUDA_ERROR_OPERATING_SYSTEM;
+        return answer;
+    }
+    answer.result = task->what == TASK_OUT ? move_out(cu, task, &answer)
+                                           : move_back(cu, (int)task->pid, &answer);
     if (answer.result == CUDA_SUCCESS)
         answer.step = STEP_DONE;
     return answer;
 }
 
-static void child(uint32_t pid, bool out, int to)
+static struct answer ask_version(void)
+{
+    static const struct ull__linker linker = {.open = dlopen, .symbol = dlsym};
+    struct answer answer = {.step = STEP_DONE};
+    struct ull__nvml nvml;
+    if (ull__nvml_init(&nvml, &linker, NULL, NULL) == ULL_OK && nvml.call.nvmlSystemGetDriverVersion &&
+        nvml.call.nvmlSystemGetDriverVersion(answer.driver_name, sizeof answer.driver_name) !=
+            NVML_SUCCESS)
+        answer.driver_name[0] = '\0';
+    return answer;
+}
+
+static void child(const struct task *task, int to)
 {
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nowhere >= 0) { /* drivers talk on standard error now and then */
@@ -105,7 +144,7 @@ static void child(uint32_t pid, bool out, int to)
         dup2(nowhere, STDERR_FILENO);
     }
     setsid(); /* what it began it must end, also when the terminal interrupts its parent */
-    struct answer answer = act(pid, out);
+    struct answer answer = task->what == TASK_VERSION ? ask_version() : act(task);
     _exit(write(to, &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
 }
 
@@ -141,13 +180,27 @@ static ull_status explain(uint32_t pid, const struct answer *answer, struct ull_
     if (answer->step == STEP_BACK && answer->result == CUDA_ERROR_OUT_OF_MEMORY)
         return ull__fail(err, ULL_E_NO_MEMORY, "the card has no room for process %u to come back",
                          pid);
+    if (answer->step == STEP_LOST ||
+        (answer->step == STEP_BACK && answer->state == CU_PROCESS_STATE_FAILED))
+        return ull__fail(err, ULL_E_DRIVER,
+                         "the driver failed to bring back process %u and has given it up: its "
+                         "memory is lost, end it",
+                         pid);
+    if (answer->step == STEP_BACK)
+        return ull__fail(err, ULL_E_DRIVER,
+                         "the driver could not bring back process %u: CUDA error %d; `ullage "
+                         "resume` can be tried again",
+                         pid, answer->result);
+    if (answer->step == STEP_TIED)
+        return ull__fail(err, ULL_E_DRIVER,
+                         "process %u has just begun to share memory with others, which drivers "
+                         "before 610 do not bring back",
+                         pid);
     if (answer->step == STEP_OUT && answer->result == CUDA_ERROR_NOT_SUPPORTED)
-        return ull__fail(
-            err, ULL_E_DRIVER,
-            "process %u shares memory with others or holds what the driver cannot move%s", pid,
-            answer->driver_version < DRIVER_WITH_SHARING
-                ? " (drivers before 610 move no memory of IPC, NCCL or multicast)"
-                : "");
+        return ull__fail(err, ULL_E_DRIVER,
+                         "process %u shares memory with others or holds what the driver cannot "
+                         "move (drivers before 610 move no memory of IPC, NCCL or multicast)",
+                         pid);
     if (answer->step == STEP_LOCK && answer->result == CUDA_ERROR_NOT_READY)
         return ull__fail(
             err, ULL_E_DRIVER,
@@ -157,27 +210,51 @@ static ull_status explain(uint32_t pid, const struct answer *answer, struct ull_
                      steps[answer->step], pid, answer->result);
 }
 
-ull_status checkpoint_move(uint32_t pid, bool out, unsigned int timeout_s, struct ull_error *err)
+/* Carries out a task in a child process. Not told: it did not answer in time, and is no more. */
+static ull_status ask_child(const struct task *task, unsigned int timeout_s, struct answer *answer,
+                            bool *told, struct ull_error *err)
 {
     int ends[2], status;
-    struct answer answer = {0};
     if (pipe2(ends, O_CLOEXEC) != 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot make a pipe");
     pid_t helper = fork();
     if (helper == 0)
-        child(pid, out, ends[1]);
+        child(task, ends[1]);
     close(ends[1]);
-    bool told = helper > 0 && read_answer(ends[0], timeout_s, &answer);
+    *told = helper > 0 && read_answer(ends[0], timeout_s, answer);
     close(ends[0]);
     if (helper < 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot start a process");
-    if (!told)
+    if (!*told)
         kill(helper, SIGKILL);
     while (waitpid(helper, &status, 0) < 0 && errno == EINTR)
         continue;
+    return ULL_OK;
+}
+
+ull_status checkpoint_move(uint32_t pid, bool out, unsigned int timeout_s, bool (*tied)(void *data),
+                           void *data, struct ull_error *err)
+{
+    const struct task task = {
+        .what = out ? TASK_OUT : TASK_BACK, .pid = pid, .tied = tied, .data = data};
+    struct answer answer = {0};
+    bool told = false;
+    ull_status status = ask_child(&task, timeout_s, &answer, &told, err);
+    if (status != ULL_OK)
+        return status;
     if (!told)
         return ull__fail(err, ULL_E_SYSTEM,
                          "the driver did not %s process %u in %u s, and may still be at it",
                          out ? "move out" : "bring back", pid, timeout_s);
     return explain(pid, &answer, err);
+}
+
+void checkpoint_driver(char version[CHECKPOINT_DRIVER_TEXT])
+{
+    const struct task task = {.what = TASK_VERSION};
+    struct answer answer = {0};
+    bool told = false;
+    if (ask_child(&task, VERSION_TIMEOUT_S, &answer, &told, NULL) != ULL_OK || !told)
+        answer.driver_name[0] = '\0';
+    snprintf(version, CHECKPOINT_DRIVER_TEXT, "%s", answer.driver_name);
 }

@@ -34,19 +34,18 @@ static void on_interrupt(int number)
 static void print_help(bool suspend)
 {
     if (suspend)
-        printf(
-            "Usage: ullage suspend JOB [-q] [--timeout SECONDS]\n"
-            "\n"
-            "Moves all GPU memory of a job to the host and frees it on the card. The job waits "
-            "and\n"
-            "goes on where it was after ullage resume; it notices nothing but the time.\n"
-            "\n"
-            "A job that was started with ullage run --suspendable moves itself, as fast as the "
-            "bus\n"
-            "allows, and keeps its contexts on the card. Any other is moved by the driver (570 "
-            "and\n"
-            "newer), contexts and all, at about 2 GB/s; drivers before 610 refuse processes that\n"
-            "share GPU memory. Interrupt it, and what was moved comes back.\n");
+        printf("Usage: ullage suspend JOB [-q] [--timeout SECONDS]\n"
+               "\n"
+               "Moves all GPU memory of a job to the host and frees it on the card. The job waits "
+               "and\n"
+               "goes on where it was after ullage resume; it notices nothing but the time.\n"
+               "\n"
+               "A job that was started with ullage run --suspendable moves itself, as fast as the "
+               "bus\n"
+               "allows, and keeps its contexts on the card. Any other is moved by the driver (570 "
+               "and\n"
+               "newer), contexts and all, at about 2 GB/s; with drivers before 610 not if its\n"
+               "processes share GPU memory. Interrupt it, and what was moved comes back.\n");
     else
         printf("Usage: ullage resume JOB [-q] [--timeout SECONDS]\n"
                "\n"

@@ -12,6 +12,7 @@
 #include "procfs.h"
 #include "relatives.h"
 #include "size.h"
+#include "ties.h"
 
 enum { POLL_NS = 20000000 };
 
@@ -22,6 +23,7 @@ struct move {
     bool out;
     uint64_t number; /* of the command */
     bool stopped;
+    bool moves_shared; /* known: the driver moves what is shared */
     struct move_progress progress;
 };
 
@@ -91,14 +93,29 @@ static void report(struct move *move, int slot, const struct ull__process_view *
     relatives_report(move->relatives, process, residency);
 }
 
+/* Of the process that the driver is about to move. */
+struct moved_one {
+    struct ull__ledger *ledger;
+    int slot;
+};
+
+static bool is_tied(void *data)
+{
+    const struct moved_one *one = data;
+    struct ull__process_view process;
+    return ull__ledger_process(one->ledger, one->slot, &process) && ties_of(&process);
+}
+
 static ull_status move_by_driver(struct move *move, int slot,
                                  const struct ull__process_view *process, struct ull_error *err)
 {
+    struct moved_one one = {.ledger = move->ledger, .slot = slot};
     report(move, slot, process, move->out ? ULL_MOVING_OUT : ULL_MOVING_IN, false);
     look(move);
     ull_status status = move->stopped && move->out
                             ? ull__fail(err, ULL_E_SYSTEM, "it was stopped")
-                            : checkpoint_move(process->pid, move->out, move->options->timeout_s, err);
+                            : checkpoint_move(process->pid, move->out, move->options->timeout_s,
+                                              move->moves_shared ? NULL : is_tied, &one, err);
     bool out = (status == ULL_OK) == move->out;
     report(move, slot, process, out ? ULL_MOVED_OUT : ULL_RESIDENT, status == ULL_OK);
     return status;
@@ -222,6 +239,28 @@ static ull_status check_host(struct ull__ledger *ledger, struct ull_error *err)
         ull__size_text(available, have), ull__size_text(needed, need));
 }
 
+/* What the driver would move out and not bring back. */
+static ull_status check_ties(struct move *move, struct ull_error *err)
+{
+    struct ull__process_view process;
+    char driver[CHECKPOINT_DRIVER_TEXT] = "";
+    const char *tie = NULL;
+    for (int slot = 0; !tie && next_process(move->ledger, &slot, &process); slot++)
+        tie = ties_of(&process);
+    if (!tie)
+        return ULL_OK;
+    checkpoint_driver(driver);
+    move->moves_shared = ties_can_move(driver);
+    if (move->moves_shared)
+        return ULL_OK;
+    return ull__fail(
+        err, ULL_E_DRIVER,
+        "process %u (%s) shares %s, which drivers before 610 move out but do not "
+        "bring back (this one is %s); nothing was moved. Start the job with `ullage run "
+        "--suspendable`",
+        process.pid, process.command, tie, driver[0] ? driver : "not known");
+}
+
 static ull_status check_state(struct ull__ledger *ledger, bool out,
                               const struct relatives *relatives, struct ull_error *err)
 {
@@ -263,7 +302,7 @@ static ull_status check_processes(struct ull__ledger *ledger, struct ull_error *
                            ull__ledger_spec(ledger)->name);
 }
 
-/* All or none: who found no room is out, so the others go out too. */
+/* All or none: who found no room, or could not be brought back, is out, so the others go out too. */
 static void all_out(const struct move *failed, struct ull_error *err)
 {
     struct move_options quiet = *failed->options;
@@ -296,6 +335,8 @@ static ull_status move_out(struct move *move, struct ull_error *err)
     if (status == ULL_OK)
         status = check_processes(move->ledger, err);
     if (status == ULL_OK)
+        status = check_ties(move, err);
+    if (status == ULL_OK)
         status = check_host(move->ledger, err);
     if (status != ULL_OK)
         return status;
@@ -312,7 +353,7 @@ static ull_status move_out(struct move *move, struct ull_error *err)
         snprintf(err->message + used, sizeof err->message - used,
                  "; and then not all came back: %.200s; try `ullage resume`", also.message);
     }
-    if (came == ULL_E_NO_MEMORY)
+    if (came == ULL_E_NO_MEMORY || came == ULL_E_DRIVER)
         all_out(move, err);
     return status;
 }
@@ -322,7 +363,7 @@ static ull_status move_back(struct move *move, struct ull_error *err)
     ull_status status = check_state(move->ledger, false, move->relatives, err);
     if (status == ULL_OK)
         status = carry_out(move, err);
-    if (status == ULL_E_NO_MEMORY)
+    if (status == ULL_E_NO_MEMORY || status == ULL_E_DRIVER)
         all_out(move, err);
     return status;
 }
