@@ -20,7 +20,6 @@
  * where the host does not have twice as much besides.
  */
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@
 #define PART ((size_t)256 << 20)     /* what is pinned at a time */
 #define AHEAD ((size_t)2 << 30)      /* at most so much is touched before it is needed */
 #define LEAST_ROOM ((size_t)1 << 30) /* that pinning ahead leaves to others */
-enum { SMALL_PAGE = 4096, MOST_THREADS = 16, REGISTER_PORTABLE = 1, PAUSE_S = 5 };
+enum { SMALL_PAGE = 4096, REGISTER_PORTABLE = 1, PAUSE_S = 5 };
 
 struct part {
     size_t start, size;
@@ -70,14 +69,6 @@ void ull__store_forget(void)
     memset(&store, 0, sizeof store); /* the parent's memory is not in a child of it (MADV_DONTFORK) */
     pthread_mutex_init(&store.lock, NULL);
     pthread_cond_init(&store.changed, NULL);
-}
-
-int ull__mover_threads(void)
-{
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                            : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count;
 }
 
 static size_t smaller(size_t a, size_t b)
@@ -203,12 +194,17 @@ static bool has_range(uint64_t bytes)
 
 /* --- ahead of the copies ------------------------------------------------------------------------------------ */
 
-/* MADV_FREE is undone by a write only. A part may hold bytes of a move that was not finished. */
+/*
+ * MADV_FREE is undone by a write only, and a part may hold bytes of a move that was not finished: so each page gets a write
+ * that changes nothing. Not a read first, which would map the zero page only to replace it, at the price of a
+ * second fault and of telling all cores. A locked compare-and-exchange writes in any case.
+ */
 static void touch(size_t from, size_t to)
 {
     for (size_t at = from; at < to; at += SMALL_PAGE) {
-        volatile unsigned char *byte = store.base + at;
-        *byte = *byte;
+        unsigned char zero = 0;
+        __atomic_compare_exchange_n(store.base + at, &zero, 0, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED);
     }
 }
 

@@ -274,13 +274,23 @@ static bool step(void)
     return good;
 }
 
+/*
+ * How many chunks may be with the device. Out, a chunk is given to the workers by the mover, so not all buffers may wait
+ * for the device: the workers would get one at a time. A quarter keeps the bus busy, the rest keeps the workers so.
+ */
+static uint64_t most_on_device(void)
+{
+    return ring.out ? (uint64_t)ring.count / 4 + 1 : (uint64_t)ring.count;
+}
+
 /* A buffer that the ring is through with: the next in turn. */
 static struct buffer *next_buffer(void)
 {
     struct buffer *buffer = &ring.buffers[ring.next % (uint64_t)ring.count];
-    if (ring.next >= (uint64_t)ring.count) {
-        if (ring.next - ring.done >= (uint64_t)ring.count && !step())
+    while (ring.next - ring.done >= most_on_device())
+        if (!step())
             return NULL;
+    if (ring.next >= (uint64_t)ring.count) {
         if (ring.out)
             wait_state(buffer, BUFFER_FREE);
         else if (ull__driver->cuEventSynchronize(buffer->event) != CUDA_SUCCESS)

@@ -3,11 +3,21 @@
  * where the program expects them.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
-#include "interpose.h"
+#include "evict.h"
 
-enum { STACK_BYTES = 512 * 1024 };
+enum { STACK_BYTES = 512 * 1024, MOST_THREADS = 16 };
+
+int ull__mover_threads(void)
+{
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                            : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count;
+}
 
 int ull__own_thread(void *(*run)(void *data), void *data)
 {

@@ -18,7 +18,7 @@ value_is() { # NAME KEY VALUE
 }
 
 words=(init 0 alloc 40M 8 alloc 100K 50)
-rest=(rounds 20 0 sum)
+rest=(rounds 4 0 sum)
 run -q -m 2GiB -- "$WORKER" "${words[@]}" "${rest[@]}"
 wanted=$OUT
 is "alone" "$CODE" 0
@@ -68,8 +68,8 @@ suspend_and_end 1
 # The option is the job's: its processes share it.
 # shellcheck disable=SC2016 # for the job's shell
 spawn "$ULLAGE" run -q -m 2GiB --suspendable --pinned 600MiB --name two -- sh -c '
-    "$0" init 0 alloc 200M 1 touch "$1.a" wait "$1.go" &
-    "$0" init 0 alloc 700M 1 touch "$1.b" wait "$1.go"; wait' "$WORKER" "$T/two"
+    "$0" init 0 alloc 100M 1 touch "$1.a" wait "$1.go" &
+    "$0" init 0 alloc 300M 1 touch "$1.b" wait "$1.go"; wait' "$WORKER" "$T/two"
 wait_for 20 test -e "$T/two.a"
 wait_for 20 test -e "$T/two.b"
 check "two processes share what may be pinned, each no more than it may need" wait_for 10 value_is two pinned_bytes \

@@ -69,6 +69,31 @@ static void the_environment_is_below_the_call(void **state)
     assert_int_equal(strlen(text), 19);
 }
 
+static void host_memory_for_moves(void **state)
+{
+    static struct run_options options;
+    char text[256];
+    (void)state;
+    assert_int_equal(parse(&options, ARGV("-m", "1G", "--suspendable", "--pinned", "3GiB", "cmd")),
+                     0);
+    assert_true(options.pinned == 3ull << 30 && !options.never_pins && options.suspendable);
+    run_options_describe(&options, text, sizeof text);
+    assert_non_null(strstr(text, "pinned=3.0 GiB (--pinned on the command line)"));
+    assert_int_equal(parse(&options, ARGV("-m", "1G", "--suspendable", "--pinned=none", "cmd")), 0);
+    assert_true(options.pinned == 0 && options.never_pins);
+    assert_int_equal(parse(&options, ARGV("-m", "1G", "--suspendable", "cmd")), 0);
+    assert_true(options.pinned == 0 && !options.never_pins);
+    /* The last one holds. */
+    assert_int_equal(
+        parse(&options, ARGV("--suspendable", "--pinned", "none", "--pinned", "1G", "cmd")), 0);
+    assert_true(options.pinned == 1ull << 30 && !options.never_pins);
+    assert_int_equal(parse(&options, ARGV("--suspendable", "--pinned", "3X", "cmd")), 2);
+    assert_int_equal(parse(&options, ARGV("--suspendable", "--pinned", "10%", "cmd")), 2);
+    assert_int_equal(parse(&options, ARGV("--suspendable", "--pinned", "", "cmd")), 2);
+    assert_int_equal(parse(&options, ARGV("--pinned", "1G", "cmd")), 2);
+    assert_int_equal(parse(&options, ARGV("--pinned", "none", "cmd")), 2);
+}
+
 static void wrong_usage_is_2(void **state)
 {
     static struct run_options options;
@@ -89,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(reads_options_up_to_the_command, clean),
         cmocka_unit_test_setup(the_environment_is_below_the_call, clean),
+        cmocka_unit_test_setup(host_memory_for_moves, clean),
         cmocka_unit_test_setup(wrong_usage_is_2, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
