@@ -16,7 +16,8 @@
 
 enum {
     BLOCK = 64,   /* placed buffers in a block at most */
-    ROUNDS = 400, /* of improvement at most */
+    ROUNDS = 400, /* of improvement at most, and ROUNDS_EACH for each buffer */
+    ROUNDS_EACH = 8,
     /* Steps over placed buffers after which no further order is begun; a quick plan has a tenth. A billion is a second. */
     ORDERS_WORK = 600000000,
     IMPROVE_WORK = 60000000,
@@ -273,7 +274,8 @@ static void improve(struct greedy *g, uint32_t *order, bool tight, uint8_t *over
 {
     size_t n = g->in->count;
     g->steps = 0;
-    for (unsigned int round = 0; round < ROUNDS && g->height > g->good; round++) {
+    size_t rounds = n < ROUNDS / ROUNDS_EACH ? n * ROUNDS_EACH : ROUNDS;
+    for (size_t round = 0; round < rounds && g->height > g->good; round++) {
         uint64_t limit = g->enough;
         try_order(g, order, tight, limit, over);
         if (g->failed || g->steps > work)
