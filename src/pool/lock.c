@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS = 200, SLEEP_NS = 50000, PATIENCE_LOOKS = 100, PATIENCE_NS = 20000 };
+enum { LOOKS = 200, SLEEP_NS = 50000, PATIENCE_LOOKS = 100, PATIENCE_NS = 60000 };
 
 static void pause_a_little(void)
 {
@@ -26,9 +26,9 @@ static bool try_lock(struct ull__lock *lock)
 }
 
 /*
- * Where threads want the lock all the time, one that waits for it leaves it alone for some 5 us, and then for 20 us. The
+ * Where threads want the lock all the time, one that waits for it leaves it alone for some 5 us, and then for 60 us. The
  * others do many operations meanwhile, with all of the pool in their caches, instead of one each in turn; two
- * threads do a tenth to a half more that way. Nobody wakes it, since that costs a call and makes them take turns again.
+ * threads do up to a half more that way, and more the longer it is; but a request may take as long. Nobody wakes it, since that costs a call and makes them take turns again.
  */
 static void lock_patiently(struct ull__lock *lock)
 {
