@@ -8,6 +8,7 @@
 # shellcheck source=tests/e2e/suspend/gated_lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
+run -q -m 2GiB -- "$GUESTS/account_edge" linear 1 1 1 # so that the size of a context is known
 
 # Programs at random, some suspended.
 words=(init 0 ordered 300 0 idle)
@@ -16,11 +17,15 @@ run -q -m 5GiB --suspendable -- "$WORKER" "${words[@]}"
 is "the same as alone" "$OUT" "$(<"$T/alone")"
 like "and alone it ends well" "$(<"$T/alone")" '^ordered [0-9a-f]+.held 0$'
 MOST=2
-scene ordered 2 init 0 ordered 60 2 wait FILE.go ordered 60 1 idle
+[ -n "$SANITIZED" ] || scene ordered 2 init 0 ordered 60 2 wait FILE.go ordered 60 1 idle
 
 # What is in the pool is out while the job is suspended, and comes back when there is room.
 start_job kept init 0 keep 20MiB 10 keep 100KiB 30 touch "$T/kept" wait "$T/kept.go" verify
 wait_for 20 test -e "$T/kept"
+# A context may be booked by a guess until the driver's figure is read, which nobody does while it is suspended.
+# shellcheck disable=SC2317 # by wait_for
+is_measured() { [ "$(ps_json "next(j['devices'][0]['context_source'] for j in d['jobs'] if j['name'] == 'kept')")" != estimated ]; }
+wait_for 10 is_measured
 held_now() { ps_json "next(j['devices'][0]['held_bytes'] for j in d['jobs'] if j['name'] == 'kept')"; }
 account=$(held_now)
 "$ULLAGE" suspend -q kept
@@ -84,7 +89,6 @@ run -q -m 5GiB --suspendable -- "$WORKER" init 0 about
 is "it looks as the driver's" "$OUT" "$(<"$T/about")"
 
 # The account is the card's, with threads at the budget's edge, and all kinds of memory.
-run -q -m 2GiB -- "$GUESTS/account_edge" linear 1 1 1 # the context is measured
 for mode in async mixed; do
     run -q -m 256MiB --suspendable -- "$GUESTS/account_edge" $mode 8 150 7
     like "$mode: at the edge" "$CODE $OUT" '^0 grants'
