@@ -13,7 +13,7 @@
 
 #include "ledger.h"
 #include "procfs.h"
-#include "trend.h"
+#include "recent.h"
 
 #define SAMPLE_UNKNOWN UINT64_MAX
 enum { SAMPLE_NAME = 96, SAMPLE_COMMAND = 256, SAMPLE_USER = 33, SAMPLE_REASON = 256 };

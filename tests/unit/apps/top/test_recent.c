@@ -1,4 +1,4 @@
-/* test_trend.c: which way the last samples go, and the line that is drawn of them. */
+/* test_recent.c: which way the last samples go, and the line that is drawn of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static uint64_t down(int i)
 {
     return 500 * MIB - (uint64_t)i * MIB;
 }
-static uint64_t crawl(int i) /* 1 KiB a sample: below what a minute can tell */
+static uint64_t crawl(int i) /* 1 KiB a sample */
 {
     return 500 * MIB + (uint64_t)i * 1024;
 }
@@ -62,18 +62,18 @@ static void verdicts(void **state)
 {
     (void)state;
     assert_int_equal(verdict_of(up, 0), TREND_TOO_SHORT);
-    assert_int_equal(verdict_of(up, TREND_LEAST - 1), TREND_TOO_SHORT);
-    assert_int_equal(verdict_of(up, TREND_LEAST), TREND_GROWING);
+    assert_int_equal(verdict_of(up, 9), TREND_TOO_SHORT);
+    assert_int_equal(verdict_of(up, 12), TREND_GROWING);
     assert_int_equal(verdict_of(up, 500), TREND_GROWING);
     assert_int_equal(verdict_of(down, 60), TREND_SHRINKING);
     assert_int_equal(verdict_of(flat, 60), TREND_STEADY);
-    assert_int_equal(verdict_of(crawl, 60), TREND_STEADY);
+    assert_int_equal(verdict_of(crawl, 60), TREND_GROWING); /* no number of bytes is too small */
     assert_int_equal(verdict_of(nothing, 60), TREND_STEADY);
     assert_int_equal(verdict_of(sawtooth, 60), TREND_STEADY);
-    assert_int_equal(verdict_of(sawtooth, 63), TREND_STEADY);
+    assert_int_equal(verdict_of(sawtooth, 64), TREND_STEADY);
     assert_int_equal(verdict_of(rising_sawtooth, 60), TREND_GROWING);
-    assert_int_equal(verdict_of(warm_up, 60), TREND_STEADY); /* it has what it needs */
-    assert_int_equal(verdict_of(freed, 60), TREND_STEADY);   /* once is no trend */
+    assert_int_equal(verdict_of(warm_up, 60), TREND_CACHE);   /* it has what it needs */
+    assert_int_equal(verdict_of(freed, 60), TREND_TOO_SHORT); /* once up or down tells nothing */
     assert_string_equal(trend_verdict_name(TREND_GROWING), "growing");
 }
 

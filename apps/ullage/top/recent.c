@@ -1,48 +1,65 @@
-/* trend.c: see trend.h. */
-#include "trend.h"
+/* recent.c: see recent.h. */
+#include "recent.h"
 
 #include <string.h>
 
+#include "trend.h"
+
+static bool all_same(const struct trend *trend)
+{
+    for (int i = 1; i < trend->count; i++)
+        if (trend->values[i] != trend->values[0])
+            return false;
+    return true;
+}
+
+/* With `sign` -1 of the values upside down, so that a fall is a rise. */
+static enum ull__trend_kind judge(const struct trend *trend, int sign)
+{
+    double marks[TREND_POINTS];
+    struct ull__trend found;
+    for (int i = 0; i < trend->count; i++)
+        marks[i] = sign * (double)trend->values[i];
+    return ull__trend_judge(marks, (size_t)trend->count, &found) ? found.kind : ULL_TREND_SHORT;
+}
+
+static enum trend_verdict verdict_now(const struct trend *trend)
+{
+    if (trend->count < ULL_TREND_LEAST)
+        return TREND_TOO_SHORT;
+    if (all_same(trend))
+        return TREND_STEADY;
+    enum ull__trend_kind kind = judge(trend, 1);
+    if (kind == ULL_TREND_RISING)
+        return TREND_GROWING;
+    if (kind == ULL_TREND_LEVELLED)
+        return TREND_CACHE;
+    if (judge(trend, -1) == ULL_TREND_RISING)
+        return TREND_SHRINKING;
+    return kind == ULL_TREND_FLAT ? TREND_STEADY : TREND_TOO_SHORT;
+}
+
 void trend_add(struct trend *trend, uint64_t bytes)
 {
+    enum { EACH = 4 }; /* a verdict takes some 0.2 ms, and there may be hundreds of processes */
     if (trend->count == TREND_POINTS) {
         memmove(trend->values, trend->values + 1, (TREND_POINTS - 1) * sizeof *trend->values);
         trend->count--;
     }
     trend->values[trend->count++] = bytes;
     trend->seen++;
-}
-
-static void extremes(const uint64_t *values, int count, uint64_t *low, uint64_t *high)
-{
-    *low = UINT64_MAX;
-    *high = 0;
-    for (int i = 0; i < count; i++) {
-        *low = values[i] < *low ? values[i] : *low;
-        *high = values[i] > *high ? values[i] : *high;
-    }
+    if (trend->seen % EACH == 0 || trend->count <= ULL_TREND_LEAST)
+        trend->verdict = verdict_now(trend);
 }
 
 enum trend_verdict trend_verdict(const struct trend *trend)
 {
-    uint64_t low[3], high[3];
-    if (trend->count < TREND_LEAST)
-        return TREND_TOO_SHORT;
-    for (int third = 0; third < 3; third++) {
-        int from = trend->count * third / 3, to = trend->count * (third + 1) / 3;
-        extremes(trend->values + from, to - from, &low[third], &high[third]);
-    }
-    uint64_t least = high[0] / 100 > 1 << 20 ? high[0] / 100 : 1 << 20;
-    if (low[0] < low[1] && low[1] < low[2] && low[2] - low[0] >= least)
-        return TREND_GROWING;
-    if (high[0] > high[1] && high[1] > high[2] && high[0] - high[2] >= least)
-        return TREND_SHRINKING;
-    return TREND_STEADY;
+    return trend->verdict;
 }
 
 const char *trend_verdict_name(enum trend_verdict verdict)
 {
-    static const char *const names[] = {"", "shrinking", "steady", "growing"};
+    static const char *const names[] = {"", "shrinking", "steady", "cache", "growing"};
     return names[verdict];
 }
 

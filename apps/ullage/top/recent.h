@@ -1,34 +1,34 @@
 /*
- * trend.h: what a job or process held at the last samples, and which way that goes.
+ * recent.h: what a job or process held at the last samples, and which way that goes.
  *
  * A verdict over a minute of samples is a hint, not a finding: a program that warms up grows too. It says
  * "growing", never "leak"; `ullage report` judges a whole record.
  */
-#ifndef ULLAGE_TOP_TREND_H
-#define ULLAGE_TOP_TREND_H
+#ifndef ULLAGE_TOP_RECENT_H
+#define ULLAGE_TOP_RECENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TREND_POINTS = 60, TREND_LEAST = 9, TREND_LEVELS = 8 };
+enum { TREND_POINTS = 60, TREND_LEVELS = 8 };
+
+enum trend_verdict { TREND_TOO_SHORT, TREND_SHRINKING, TREND_STEADY, TREND_CACHE, TREND_GROWING };
 
 struct trend {
     uint64_t values[TREND_POINTS]; /* bytes, oldest first */
     int count;
     uint64_t seen; /* values ever added */
+    enum trend_verdict verdict;
 };
-
-enum trend_verdict { TREND_TOO_SHORT, TREND_SHRINKING, TREND_STEADY, TREND_GROWING };
 
 void trend_add(struct trend *trend, uint64_t bytes);
 
 /*
- * The samples are cut into thirds. Growing: the lowest of each third is above that of the one before, and
- * the last above the first by 1 % and 1 MiB at least; a sawtooth that is shorter than a third does not look
- * like growth. Shrinking is the same with the highest, downwards. Fewer than TREND_LEAST are too short.
+ * By the test that `ullage report` makes of a record (src/analyze/trend.h): growing is a rise that goes on, a cache one
+ * that has ended, shrinking a fall that goes on. Too short: fewer than ten samples, or too few ups and downs.
  */
 enum trend_verdict trend_verdict(const struct trend *trend);
-/* "", "shrinking", "steady", "growing". */
+/* "", "shrinking", "steady", "cache", "growing". */
 const char *trend_verdict_name(enum trend_verdict verdict);
 
 /*
