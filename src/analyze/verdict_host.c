@@ -1,6 +1,7 @@
 /*
  * verdict_host.c: the verdict on host memory. Resident memory is sampled about once a second, in whole pages, and
- * moves for reasons of its own, so only the trend of its lowest values counts.
+ * moves for reasons of its own, so only the trend of its lowest values counts. Samples at shorter distances would not give
+ * a verdict sooner: while a program loads its libraries and data, for seconds, it grows as one that leaks does.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -69,8 +70,9 @@ static bool judge_process(const double *values, const double *seconds, size_t co
     struct ull__trend trend;
     char level[ULL_SIZE_TEXT], rise[ULL_SIZE_TEXT];
     if (count < SAMPLES_LEAST) {
-        ull__verdict_say(verdict, "too short to tell: %zu sample%s of host memory, %d are needed",
-                         count, count == 1 ? "" : "s", SAMPLES_LEAST);
+        ull__verdict_say(
+            verdict, "too short to tell: %zu sample%s of host memory, one a second; %d are needed",
+            count, count == 1 ? "" : "s", SAMPLES_LEAST);
         return true;
     }
     if (!ull__trend_judge(values, count, &trend))
