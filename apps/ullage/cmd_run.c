@@ -156,7 +156,7 @@ static void describe_job(struct run *run)
     job->spill_bytes = run->options.spill;
     job->pinned_bytes = run->options.pinned;
     job->never_pins = run->options.never_pins;
-    contexts_recall(job);
+    contexts_recall(job, run->machine.driver);
 }
 
 /* Sizes by device, as -m gives them; where none speaks of a device it keeps what it has. */
@@ -450,7 +450,7 @@ static void finish(struct run *run, const struct supervise_result *result)
     if (!run->options.quiet)
         cli_say("%s", summary);
     append_log(run, summary);
-    contexts_remember(run->ledger);
+    contexts_remember(run->ledger, run->machine.driver);
     peaks_remember(run->ledger);
 }
 

@@ -53,6 +53,7 @@ static void add_device(struct ull_json *json, const struct shown_job *job,
     key_string(json, "name", device->name);
     key_u64(json, "budget_bytes", view->budget_bytes[d]);
     key_u64(json, "held_bytes", usage->held_bytes);
+    key_u64(json, "unlisted_bytes", account->hidden_bytes[d]);
     key_u64(json, "peak_bytes", usage->peak_bytes);
     /* Two clocks meet in the average, so that it can round to just above the peak; a job shorter than
      * the time between two samples has none. */
@@ -126,6 +127,7 @@ static void add_process(struct ull_json *json, const struct shown_job *job,
         key_index(json, "logical", spec->devices[d].logical);
         key_string(json, "uuid", spec->devices[d].uuid);
         key_u64(json, "held_bytes", usage->held_bytes);
+        key_u64(json, "unlisted_bytes", seen->view.hidden_bytes[d]);
         key_u64(json, "evicted_bytes", seen->view.evicted_bytes[d]);
         key_u64(json, "peak_bytes", usage->peak_bytes);
         key_classes(json, "by_class", usage->by_class);

@@ -32,6 +32,11 @@ static void ask_nvml(struct machine *machine, struct ull_error *why)
         return;
     }
     machine->has_nvml = true;
+    if (!machine->nvml.call.nvmlSystemGetDriverVersion ||
+        machine->nvml.call.nvmlSystemGetDriverVersion(machine->driver, sizeof machine->driver) !=
+            NVML_SUCCESS)
+        machine->driver[0] = 0;
+    machine->driver[sizeof machine->driver - 1] = 0;
     struct ull__nvml_device *found = calloc(MACHINE_DEVICES, sizeof *found);
     int count = found ? ull__nvml_devices(&machine->nvml, found, MACHINE_DEVICES) : 0;
     for (int i = 0; i < count && i < MACHINE_DEVICES; i++)

@@ -28,6 +28,7 @@ struct machine_device {
 };
 
 struct machine {
+    char driver[64]; /* its version; "": not known */
     int count;
     struct machine_device devices[MACHINE_DEVICES];
     int cuda_count; /* devices that CUDA counts when CUDA_VISIBLE_DEVICES is not set */

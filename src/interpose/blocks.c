@@ -191,6 +191,34 @@ uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind)
     return sum;
 }
 
+uint64_t ull__block_hidden_sum(int ordinal)
+{
+    uint64_t sum = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity; i++)
+        if (books.blocks[i].address && books.blocks[i].ordinal == ordinal &&
+            books.blocks[i].kind == BLOCK_CONTEXT)
+            sum += books.blocks[i].hidden;
+    pthread_mutex_unlock(&books.lock);
+    return sum;
+}
+
+bool ull__block_take_hidden(int ordinal, uint64_t above, struct ull__block *block)
+{
+    bool found = false;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity && !found; i++) {
+        const struct ull__block *one = &books.blocks[i];
+        if (one->address == 0 || one->ordinal != ordinal || one->kind != BLOCK_CONTEXT ||
+            one->hidden <= above)
+            continue;
+        remove_entry(ull__table_find(&books.by_address, one->address), block);
+        found = true;
+    }
+    pthread_mutex_unlock(&books.lock);
+    return found;
+}
+
 int ull__block_contexts(CUcontext *contexts, int max)
 {
     int count = 0;

@@ -3,8 +3,8 @@
  *
  * A context takes hundreds of MiB, and no argument tells how much. It is charged before it is made with
  * the size that the device's last one had, and settled to NVML's figure for this process afterwards if
- * nothing else of this process ran meanwhile. Every context costs the same again; the primary one is
- * made at its first retain and ends with its last release.
+ * nothing else of this process ran meanwhile; and to what it takes beyond that figure (measure.c). Every
+ * context costs the same again; the primary one is made at its first retain and ends with its last release.
  *
  * The memory for stacks is the stack limit times all threads that can be resident: raising it from 1
  * to 16 KiB took 4 GiB on an H200 at once. So a raise is reserved like an allocation.
@@ -22,9 +22,19 @@ static struct {
 struct making {
     struct ull__charge charge;
     CUdevice ordinal;
+    uint64_t hidden; /* of the charge: what the last one took beyond the figure for its process */
     uint64_t before, card_before, turns;
-    bool measurable, card_measurable;
+    struct ull__unnamed unnamed_before;
+    bool measurable, card_measurable, unnamed_measurable;
 };
+
+static void look(struct making *making)
+{
+    const struct ull__gpu *gpu = making->charge.gpu;
+    making->measurable = ull__measure(gpu, &making->before);
+    making->card_measurable = ull__measure_card(gpu, &making->card_before);
+    making->unnamed_measurable = ull__measure_unnamed(gpu, &making->unnamed_before);
+}
 
 static bool begin(struct making *making, CUdevice ordinal, const char *call)
 {
@@ -36,14 +46,19 @@ static bool begin(struct making *making, CUdevice ordinal, const char *call)
             .gpu = gpu, .class = ULL_CLASS_CONTEXT, .call = call, .began_ns = ull__moment_now()}};
     if (!gpu)
         return true; /* no such device: the driver will say so */
-    if (gpu->device >= 0)
-        making->charge.bytes = ull__ledger_context_bytes(ull__member_ledger(member), gpu->device);
+    if (gpu->device >= 0) {
+        making->hidden = ull__ledger_hidden_bytes(ull__member_ledger(member), gpu->device);
+        making->charge.bytes =
+            ull__ledger_context_bytes(ull__member_ledger(member), gpu->device) + making->hidden;
+    }
     ull__measure_before(gpu);
-    making->measurable = ull__measure(gpu, &making->before);
-    making->card_measurable = ull__measure_card(gpu, &making->card_before);
+    uint64_t turns = atomic_load(&ull__state.turns);
+    look(making);
     if (!ull__reserve(&making->charge, making->charge.bytes))
         return false;
     making->turns = atomic_load(&ull__state.turns);
+    if (making->turns != turns + ULL_TURN_BEGUN) /* other calls of this process came in between */
+        making->measurable = making->card_measurable = making->unnamed_measurable = false;
     return true;
 }
 
@@ -52,9 +67,8 @@ static bool again(struct making *making, CUresult result)
 {
     if (!ull__again(&making->charge, result))
         return false;
-    making->measurable = ull__measure(making->charge.gpu, &making->before);
-    making->card_measurable = ull__measure_card(making->charge.gpu, &making->card_before);
     making->turns = atomic_load(&ull__state.turns);
+    look(making);
     return true;
 }
 
@@ -64,9 +78,27 @@ static bool plausible(uint64_t bytes, uint64_t expected)
     return bytes >= expected / 4 && bytes / 4 <= expected;
 }
 
+/* Beside the `named` bytes by which the figure for this process grew. */
+static void learn_hidden(struct making *making, uint64_t named)
+{
+    enum { MOST = 64 << 20, SMALL = 8 << 20 };
+    const struct ull__gpu *gpu = making->charge.gpu;
+    struct ull__unnamed before = making->unnamed_before, after;
+    struct ull__member *member = atomic_load(&ull__state.member);
+    if (!making->unnamed_measurable || !ull__measure_unnamed(gpu, &after))
+        return;
+    bool alone = after.others == before.others; /* nobody else made or ended a context meanwhile */
+    uint64_t hidden = after.bytes > before.bytes ? after.bytes - before.bytes : 0;
+    if (hidden > 0 && hidden <= MOST && (hidden <= named / 4 || hidden <= SMALL))
+        ull__member_hidden_measured(member, gpu->device, hidden, alone);
+    else if (alone && after.bytes == before.bytes) /* it lies in another process, as under MPS */
+        ull__member_hidden_measured(member, gpu->device, 0, true);
+    making->hidden = ull__ledger_hidden_bytes(ull__member_ledger(member), gpu->device);
+}
+
 /*
- * What the new context took: by NVML's figure for this process, or where there is none by the card's
- * use, if nothing else changed meanwhile; else what the last one took.
+ * What the new context took: by NVML's figure for this process and what is hidden from it, or where there is none by
+ * the card's use, in which all of it shows, if nothing else changed meanwhile; else what the last one took.
  */
 static uint64_t size_of_new(struct making *making)
 {
@@ -86,9 +118,16 @@ static uint64_t size_of_new(struct making *making)
     }
     if (!measured)
         return making->charge.bytes;
-    ull__member_context_measured(member, gpu->device, after - before, source);
+    uint64_t named = after - before;
+    if (source == ULL_CONTEXT_BY_PROCESS)
+        learn_hidden(making, named);
+    else if (making->hidden < named)
+        named -= making->hidden;
+    else
+        making->hidden = 0;
+    ull__member_context_measured(member, gpu->device, named, source);
     atomic_store(&ull__state.context_measured[making->ordinal], true);
-    return after - before;
+    return named + making->hidden;
 }
 
 static CUresult end(struct making *making, CUresult result, CUcontext context)
@@ -107,10 +146,13 @@ static CUresult end(struct making *making, CUresult result, CUcontext context)
                                .class = ULL_CLASS_CONTEXT,
                                .kind = BLOCK_CONTEXT};
     block.charged = size_of_new(making);
+    block.hidden = making->hidden;
     ull__block_add(&block);
+    ull__member_hidden_add(atomic_load(&ull__state.member), gpu->device, (int64_t)block.hidden);
     making->charge.address = block.address;
     making->charge.asked = block.charged;
     ull__settle(&making->charge, block.charged);
+    ull__measure_lower_hidden(gpu); /* of those before, if this one has shown that it is less */
     return result;
 }
 
@@ -125,8 +167,11 @@ static void ended(CUcontext context, uint64_t began_ns)
             ull__backing_drop(block.address);
         ull__block_ended(&block, NULL);
     }
-    if (ull__block_take((uint64_t)(uintptr_t)context, &block))
+    if (ull__block_take((uint64_t)(uintptr_t)context, &block)) {
+        const struct ull__gpu *gpu = ull__gpu_of(block.ordinal);
+        ull__member_hidden_add(atomic_load(&ull__state.member), gpu->device, -(int64_t)block.hidden);
         ull__block_ended(&block, &moment);
+    }
     ull__async_context_ended(context);
     ull__reserves_refresh(NULL, false);
     atomic_store(&ull__state.code_changed, true);

@@ -126,10 +126,11 @@ bool ull__may_grow(const struct ull__gpu *gpu, enum ull__class class, const char
  * should be.
  */
 enum { ULL_TURN_BEGIN, ULL_TURN_END };
+#define ULL_TURN_BEGUN ((1ull << 32) + 1) /* by which it rises when one begins */
+#define ULL_TURN_ENDED ((1ull << 32) - 1)
 static inline void ull__turn(int which)
 {
-    const uint64_t one = 1ull << 32;
-    atomic_fetch_add(&ull__state.turns, which == ULL_TURN_BEGIN ? one + 1 : one - 1);
+    atomic_fetch_add(&ull__state.turns, which == ULL_TURN_BEGIN ? ULL_TURN_BEGUN : ULL_TURN_ENDED);
 }
 
 static inline uint32_t ull__calls_under_way(uint64_t turns)
@@ -183,6 +184,7 @@ struct ull__block {
     uint64_t address; /* device address, or a handle for arrays and host memory; never 0 */
     uint64_t bytes;   /* asked for */
     uint64_t charged; /* bytes that began with this block, or after ull__block_take ended with it */
+    uint64_t hidden;  /* of a context: what of `charged` is in no process's figure of the driver */
     uint64_t key;     /* name given to other processes, 0: none */
     uint64_t born_ns;
     CUcontext context; /* destroyed with it; NULL: outlives contexts */
@@ -221,6 +223,10 @@ void ull__block_leave_key(const struct ull__block *gone);
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
 int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
 uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
+/* What the device's contexts are charged with that is in no figure for this process. */
+uint64_t ull__block_hidden_sum(int ordinal);
+/* One of the device's contexts whose hidden part is larger, taken out. False: there is none. */
+bool ull__block_take_hidden(int ordinal, uint64_t above, struct ull__block *block);
 /* Contexts of this process that are alive; at most `max`. */
 int ull__block_contexts(CUcontext *contexts, int max);
 /* The block if it is the only one of its kind on the device. */
@@ -288,6 +294,13 @@ bool ull__measure(const struct ull__gpu *gpu, uint64_t *bytes);
 bool ull__measure_works(void);
 /* What the card is in use by, if nobody else is seen on it; for where no figure is to be had. */
 bool ull__measure_card(const struct ull__gpu *gpu, uint64_t *bytes);
+/* What is in use on the card and in no process's figure; `others` changes with the figures of other processes. */
+struct ull__unnamed {
+    uint64_t bytes, others;
+};
+bool ull__measure_unnamed(const struct ull__gpu *gpu, struct ull__unnamed *unnamed);
+/* Contexts are charged no more than what is known by now of their hidden part. */
+void ull__measure_lower_hidden(const struct ull__gpu *gpu);
 /*
  * Charges (or gives back) what NVML shows beyond the books, as class module, and what the books hold
  * in doubt as far as NVML does not show it. Does nothing while other calls are under way.

@@ -2,8 +2,13 @@
  * measure.c: the driver's own figure for this process, through NVML.
  *
  * On an H200 the figure follows every allocation at once: it is everything that the device has taken
- * for the process except about 5.5 MiB per context. So it tells what a context took, and afterwards
+ * for the process except 5.5625 MiB per context. So it tells what a context took, and afterwards
  * what the books do not know: code, streams, stacks. Managed memory is not in it.
+ *
+ * That rest of a context is in no process's figure, only in the card's. So it shows as what rises in the card's use
+ * less the sum of all processes while a context is made, whatever others allocate meanwhile; a context that another
+ * process makes at the same moment would be in it too. The first cuInit on a card that nobody uses takes 3.25 MiB more,
+ * which belong to nobody and stay out of the books.
  *
  * It also settles what the books hold in doubt: what destroyed pools have left, which cannot be asked
  * any more, and the pages of small arrays, whose places the driver does not tell. Their charge is an
@@ -146,14 +151,42 @@ bool ull__measure_card(const struct ull__gpu *gpu, uint64_t *bytes)
     return true;
 }
 
+bool ull__measure_unnamed(const struct ull__gpu *gpu, struct ull__unnamed *unnamed)
+{
+    struct ull__nvml_device device;
+    struct ull__nvml_process processes[MAX_LISTED];
+    if (!gpu || gpu->device < 0 || !ull__measure_ready(0) ||
+        ull__nvml_device(&books.nvml, gpu->uuid, &device) != ULL_OK)
+        return false;
+    uint64_t used = device.used_bytes, sum = 0, others = 0;
+    int count = ull__nvml_processes(&books.nvml, device.handle, processes, MAX_LISTED);
+    if (used == ULL_NVML_UNKNOWN || count < 0 || count > MAX_LISTED ||
+        ull__nvml_memory(&books.nvml, &device) != ULL_OK || device.used_bytes != used)
+        return false; /* not known, or something changed between two looks */
+    for (int i = 0; i < count; i++) {
+        if (processes[i].used_bytes == ULL_NVML_UNKNOWN)
+            return false;
+        sum += processes[i].used_bytes;
+        if (processes[i].pid != atomic_load(&books.pid) && processes[i].pid != (uint32_t)getpid())
+            others += processes[i].used_bytes ^ (uint64_t)processes[i].pid << 40;
+    }
+    if (sum > used)
+        return false;
+    *unnamed = (struct ull__unnamed){used - sum, others};
+    return true;
+}
+
+/* What the figure for this process should be at least, by the books. */
 static uint64_t known(const struct ull__gpu *gpu)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
-    uint64_t sum = 0, managed = ull__block_sum((int)(gpu - ull__state.gpus), BLOCK_MANAGED);
+    int ordinal = (int)(gpu - ull__state.gpus);
+    uint64_t sum = 0;
+    uint64_t left_out = ull__block_sum(ordinal, BLOCK_MANAGED) + ull__block_hidden_sum(ordinal);
     for (int c = 0; c < ULL_CLASSES; c++)
         if (c != ULL_CLASS_MODULE)
             sum += ull__member_held(member, gpu->device, (enum ull__class)c);
-    return sum > managed ? sum - managed : 0;
+    return sum > left_out ? sum - left_out : 0;
 }
 
 /*
@@ -166,14 +199,30 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
     struct ull__block context;
     int ordinal = (int)(gpu - ull__state.gpus);
     if (atomic_load(&ull__state.context_measured[ordinal]) ||
-        !ull__block_only(ordinal, BLOCK_CONTEXT, &context) || too_much >= context.charged ||
-        !ull__block_take(context.address, &context))
+        !ull__block_only(ordinal, BLOCK_CONTEXT, &context) ||
+        too_much >= context.charged - context.hidden || !ull__block_take(context.address, &context))
         return;
     context.charged -= too_much;
     ull__block_add(&context);
     ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
-    ull__member_context_measured(member, gpu->device, context.charged, ULL_CONTEXT_BY_PROCESS);
+    ull__member_context_measured(member, gpu->device, context.charged - context.hidden,
+                                 ULL_CONTEXT_BY_PROCESS);
     atomic_store(&ull__state.context_measured[ordinal], true);
+}
+
+void ull__measure_lower_hidden(const struct ull__gpu *gpu)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    struct ull__block context;
+    uint64_t now = ull__ledger_hidden_bytes(ull__member_ledger(member), gpu->device);
+    while (now > 0 && ull__block_take_hidden((int)(gpu - ull__state.gpus), now, &context)) {
+        uint64_t too_much = context.hidden - now;
+        context.hidden = now;
+        context.charged -= too_much;
+        ull__block_add(&context);
+        ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
+        ull__member_hidden_add(member, gpu->device, -(int64_t)too_much);
+    }
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -205,6 +254,7 @@ static void share_out(const struct ull__gpu *gpu, uint64_t excess, uint64_t pool
 static void measure_rest_of(const struct ull__gpu *gpu)
 {
     uint64_t figure = 0;
+    ull__measure_lower_hidden(gpu);
     uint64_t turns = atomic_load(&ull__state.turns);
     uint64_t pools = ull__reserves_destroyed(gpu), arrays = ull__arrays_slack(gpu);
     uint64_t books_before = known(gpu);

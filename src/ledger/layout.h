@@ -67,6 +67,7 @@ struct ull__slot_device {
     _Atomic uint64_t evicted;  /* (M) of what is held: moved to the host */
     _Atomic uint64_t spilled;  /* (O) in host memory from the start; not in held */
     _Atomic uint64_t want;     /* (O) allocations that wait for room, added up */
+    _Atomic uint64_t hidden;   /* (O) of what is held by contexts: in no process's figure */
 };
 
 enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
@@ -147,11 +148,13 @@ struct ull__ledger_file {
     _Atomic uint64_t soft_bytes[ULL_MAX_DEVICES];    /* (A) in force while it is served */
     _Atomic int32_t priority;                        /* (A) */
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
-    _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured */
-    _Atomic uint32_t preallocated;                   /* (A) bit per device */
-    pthread_mutex_t accounts_lock;                   /* robust */
-    pthread_mutex_t spill_lock;                      /* robust */
-    _Atomic uint64_t spilled_peak;                   /* (L) spill_lock; all devices together */
+    _Atomic uint64_t context_bytes[ULL_MAX_DEVICES]; /* (A) last measured, by the process's figure */
+    _Atomic uint64_t hidden_bytes[ULL_MAX_DEVICES]; /* (A) what a context takes beyond it; 0: unknown */
+    _Atomic uint64_t hidden_seen[ULL_MAX_DEVICES]; /* (A) smallest that was measured for sure; 0: none */
+    _Atomic uint32_t preallocated;                 /* (A) bit per device */
+    pthread_mutex_t accounts_lock;                 /* robust */
+    pthread_mutex_t spill_lock;                    /* robust */
+    _Atomic uint64_t spilled_peak;                 /* (L) spill_lock; all devices together */
     struct ull__account accounts[ULL_MAX_ACCOUNTS];
     struct ull__slot slots[ULL_MAX_SLOTS];
     _Atomic uint32_t slots_used; /* (A) no slot from here on was ever used */

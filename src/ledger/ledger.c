@@ -102,6 +102,7 @@ static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec 
     for (int d = 0; d < spec->device_count; d++) {
         atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
         atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);
+        atomic_store(&file->hidden_bytes[d], spec->devices[d].hidden_bytes);
     }
     for (int i = 0; i < ULL_MAX_SLOTS; i++) {
         ull__robust_init(&file->slots[i].owner);
@@ -426,4 +427,14 @@ uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device)
 bool ull__ledger_supervised(struct ull__ledger *ledger)
 {
     return supervisor_alive(ledger);
+}
+
+uint64_t ull__ledger_hidden_bytes(struct ull__ledger *ledger, int device)
+{
+    return atomic_load(&ledger->file->hidden_bytes[device]);
+}
+
+uint64_t ull__ledger_hidden_measured(struct ull__ledger *ledger, int device)
+{
+    return atomic_load(&ledger->file->hidden_seen[device]);
 }

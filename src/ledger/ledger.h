@@ -56,12 +56,13 @@ enum {
 struct ull__device_spec {
     char uuid[ULL_UUID_TEXT]; /* "GPU-..." or "MIG-..." */
     char name[ULL_NAME_TEXT];
-    int physical;           /* index as NVML and nvidia-smi count, -1 if unknown */
-    int logical;            /* index in the job at its start, -1 if not visible to it */
-    bool integrated;        /* shares the host's memory */
-    uint64_t total_bytes;   /* what the driver offers to programs */
-    uint64_t budget_bytes;  /* never above total_bytes */
-    uint64_t context_bytes; /* measured size of a context, the charge before one is made */
+    int physical;          /* index as NVML and nvidia-smi count, -1 if unknown */
+    int logical;           /* index in the job at its start, -1 if not visible to it */
+    bool integrated;       /* shares the host's memory */
+    uint64_t total_bytes;  /* what the driver offers to programs */
+    uint64_t budget_bytes; /* never above total_bytes */
+    uint64_t context_bytes; /* measured size of a context; with hidden_bytes the charge before one is made */
+    uint64_t hidden_bytes;  /* what a context takes beyond the figure for its process; 0: unknown */
     uint64_t request_bytes; /* promised; at most the budget */
     uint64_t room_bytes;    /* to be free before its command starts */
 };
@@ -183,7 +184,8 @@ struct ull__process_view {
     uint64_t spilled_bytes[ULL_MAX_DEVICES]; /* in host memory from the start, not in held */
     uint64_t want_bytes[ULL_MAX_DEVICES];    /* allocations that wait for room */
     uint64_t pinned_bytes;                   /* of host memory, kept for what is moved out */
-    char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or what is in its way; or "" */
+    uint64_t hidden_bytes[ULL_MAX_DEVICES]; /* of what is held: in no process's figure of the driver */
+    char trouble[ULL_TROUBLE_TEXT];         /* why it was refused, or what is in its way; or "" */
 };
 
 struct ull__account_view {
@@ -193,7 +195,8 @@ struct ull__account_view {
     struct ull__usage usage[ULL_MAX_DEVICES];
     uint64_t average_bytes[ULL_MAX_DEVICES]; /* over the time when anything was held */
     uint64_t evicted_bytes[ULL_MAX_DEVICES], spilled_bytes[ULL_MAX_DEVICES];
-    uint64_t pinned_bytes; /* of host memory */
+    uint64_t pinned_bytes;                  /* of host memory */
+    uint64_t hidden_bytes[ULL_MAX_DEVICES]; /* as of a process */
 };
 
 struct ull__holder {
@@ -289,5 +292,9 @@ void ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void
 
 /* The measured size of a context on a device, for the next one. */
 uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device);
+/* What one takes beyond the driver's figure for its process; 0: not known. */
+uint64_t ull__ledger_hidden_bytes(struct ull__ledger *ledger, int device);
+/* The same as this job itself measured it, for the next one; 0: it did not, or was not sure. */
+uint64_t ull__ledger_hidden_measured(struct ull__ledger *ledger, int device);
 
 #endif

@@ -227,6 +227,42 @@ void ull__member_context_measured(struct ull__member *member, int device, uint64
     }
 }
 
+/* Sets it if it is unknown, or lower. */
+static void lower_to(_Atomic uint64_t *known, uint64_t bytes, bool if_known)
+{
+    uint64_t seen = atomic_load(known);
+    while ((seen == 0 || (if_known && bytes < seen)) &&
+           !atomic_compare_exchange_weak(known, &seen, bytes))
+        ;
+}
+
+void ull__member_hidden_measured(struct ull__member *member, int device, uint64_t bytes, bool sure)
+{
+    for (int k = 0; k < member->link_count; k++) {
+        struct ull__ledger_file *file = member->links[k].ledger->file;
+        int d = member->links[k].device_of[device];
+        if (d < 0)
+            continue;
+        if (bytes == 0) {
+            atomic_store(&file->hidden_bytes[d], 0);
+            atomic_store(&file->hidden_seen[d], 0);
+            continue;
+        }
+        lower_to(&file->hidden_bytes[d], bytes, sure);
+        if (sure)
+            lower_to(&file->hidden_seen[d], bytes, true);
+    }
+}
+
+void ull__member_hidden_add(struct ull__member *member, int device, int64_t bytes)
+{
+    for (int k = 0; k < member->link_count; k++) {
+        int d = member->links[k].device_of[device];
+        if (d >= 0)
+            atomic_fetch_add(&own_slot(member, k)->devices[d].hidden, (uint64_t)bytes);
+    }
+}
+
 /* --- settling on request ------------------------------------------------------------------------ */
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,

@@ -71,6 +71,17 @@ void ull__member_context_measured(struct ull__member *member, int device, uint64
                                   enum ull__context_source source);
 
 /*
+ * What a context takes beyond the driver's figure for its process was measured. It becomes known; what is known is only
+ * ever lowered in a job, and that only if it is `sure` that nobody else made a context meanwhile: too little is what
+ * NVML shows anyway, too much would take memory from a program for nothing. Other things may still have been in it, as
+ * managed memory that another process touched or freed, so the next job goes by what this one measured, be it more.
+ * 0: nothing, surely; then nothing is known again.
+ */
+void ull__member_hidden_measured(struct ull__member *member, int device, uint64_t bytes, bool sure);
+/* So much of what the process's contexts are charged with is in no figure (or, negative, is no more). For readers. */
+void ull__member_hidden_add(struct ull__member *member, int device, int64_t bytes);
+
+/*
  * Records a refusal. Fills number, time, pid, account, command, held, budget and classes; the caller
  * fills the rest. Returns true if a line should be printed now (the first, then at most one a
  * second), with the number of refusals since the last line in *suppressed.

@@ -139,6 +139,7 @@ static void end_slot(struct ull__ledger_file *file, int number)
         }
         atomic_store(&books->peak, 0);
         atomic_store(&books->grants, 0);
+        atomic_store(&books->hidden, 0);
     }
     if (!ull__share_slot_ends(file, number))
         return; /* still draining; the next sweep goes on */

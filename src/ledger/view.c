@@ -48,8 +48,12 @@ bool ull__ledger_process(struct ull__ledger *ledger, int number, struct ull__pro
                                                              : ULL_CONTEXT_ESTIMATED;
     memcpy(view->command, slot->command, sizeof view->command);
     view->command[sizeof view->command - 1] = '\0';
-    for (int d = 0; d < file->spec.device_count; d++)
+    for (int d = 0; d < file->spec.device_count; d++) {
         read_books(file, number, d, &view->usage[d]);
+        uint64_t hidden = atomic_load(&slot->devices[d].hidden);
+        uint64_t contexts = view->usage[d].by_class[ULL_CLASS_CONTEXT];
+        view->hidden_bytes[d] = hidden < contexts ? hidden : contexts;
+    }
     ull__slot_read_residency(slot, view);
     return true;
 }
@@ -75,6 +79,7 @@ bool ull__ledger_account(struct ull__ledger *ledger, int number, struct ull__acc
         for (int d = 0; d < file->spec.device_count; d++) {
             view->evicted_bytes[d] += process.evicted_bytes[d];
             view->spilled_bytes[d] += process.spilled_bytes[d];
+            view->hidden_bytes[d] += process.hidden_bytes[d];
             for (int c = 0; c < ULL_CLASSES; c++)
                 view->usage[d].by_class[c] += process.usage[d].by_class[c];
         }

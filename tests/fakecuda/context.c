@@ -1,7 +1,7 @@
 /*
  * context.c: contexts, their limits, and which one is current.
  *
- * A context takes a fixed amount (ULLAGE_FAKE_CONTEXT); about 5.5 MiB of it shows only in the card's
+ * A context takes a fixed amount (ULLAGE_FAKE_CONTEXT); 5.5625 MiB of it show only in the card's
  * figure and not in the process's. Everything made in a context goes with it.
  *
  * Green contexts and contexts of graphics APIs are not supported.
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { STACK_DEPTH = 32 };
-static const uint64_t hidden_bytes = 5632 * FAKE_KIB;
+static const uint64_t hidden_bytes = 5696 * FAKE_KIB;
 
 static _Thread_local CUcontext stack[STACK_DEPTH];
 static _Thread_local int depth;

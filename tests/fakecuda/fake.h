@@ -66,6 +66,8 @@ int fake_data_file(void); /* descriptor of the file behind this process's memory
 /* Takes bytes of a card: out of memory when they do not fit. Hidden ones NVML does not name. */
 CUresult fake_charge(int card, uint64_t bytes, uint64_t hidden);
 void fake_uncharge(int card, uint64_t bytes, uint64_t hidden);
+/* So much of what is hidden is managed memory (or, as a negative number, is no more). */
+void fake_touched(int card, int64_t bytes);
 void fake_count(int card, int change); /* live allocations */
 void fake_card_figures(int card, uint64_t *used);
 

@@ -136,9 +136,10 @@ static void end(struct host_memory *memory)
 {
     fake_wait_context(fake_current());
     fake_span_remove((CUdeviceptr)(uintptr_t)memory->p);
-    if (memory->managed)
+    if (memory->managed) {
+        fake_touched(memory->card, -(int64_t)memory->charged);
         fake_uncharge(memory->card, 0, memory->charged);
-    else if (memory->charged)
+    } else if (memory->charged)
         fake_uncharge(memory->card, memory->charged, 0);
     if (!memory->registered)
         munmap(memory->p, memory->mapped);
@@ -240,6 +241,7 @@ void fake_touch_managed(CUdeviceptr at, size_t size)
     if (fake_charge(memory->card, 0, memory->mapped) == CUDA_SUCCESS) {
         memory->charged = memory->mapped;
         memory->touched = true;
+        fake_touched(memory->card, (int64_t)memory->charged);
     }
 }
 

@@ -9,7 +9,7 @@
  *   and more in nvml_processes.c and nvml_values.c
  *   ULLAGE_FAKE_NAME=TEXT          the name of every card
  *
- * The list of processes does not name all that is in use: about 5.5 MiB of each context, and memory
+ * The list of processes does not name all that is in use: 5.5625 MiB of each context, and memory
  * that outlived its owner, show only in the card's figure. CUDA_VISIBLE_DEVICES means nothing here.
  */
 #include "nvml.h"

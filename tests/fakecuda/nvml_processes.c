@@ -9,7 +9,7 @@
  *   ULLAGE_FAKE_NVML=unknownuse   no figure for any process, as on Windows
  *   ULLAGE_FAKE_NVML=noname       names of processes are not told
  *
- * The list does not name all that is in use: about 5.5 MiB of each context, and memory that outlived
+ * The list does not name all that is in use: 5.5625 MiB of each context, and memory that outlived
  * its owner, show only in the card's figure.
  */
 #include <pthread.h>

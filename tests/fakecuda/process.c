@@ -185,6 +185,11 @@ void fake_uncharge(int card, uint64_t bytes, uint64_t hidden)
     fake_shared_unlock(shared);
 }
 
+void fake_touched(int card, int64_t bytes)
+{
+    atomic_fetch_add(&shared->process[slot].touched[card], (uint64_t)bytes);
+}
+
 void fake_count(int card, int change)
 {
     atomic_fetch_add(&shared->process[slot].live[card], (uint64_t)(int64_t)change);

@@ -226,6 +226,7 @@ static void bury(struct fake_shared *shared, int slot)
     for (int c = 0; c < (int)shared->count; c++) {
         fake_shared_add(shared, slot, c, -(int64_t)process->used[c], -(int64_t)process->hidden[c]);
         atomic_store(&process->live[c], 0);
+        atomic_store(&process->touched[c], 0);
         process->frozen_used[c] = process->frozen_hidden[c] = 0;
     }
     atomic_store(&process->frozen, 0);

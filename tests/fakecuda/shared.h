@@ -38,14 +38,15 @@ struct fake_process {
     int32_t tag;          /* index, or -1 */
     uint64_t freed_at_ns; /* state 2: when the memory comes back */
     _Atomic uint64_t beat_ns;
-    uint64_t used[FAKE_MAX_CARDS];         /* what NVML says of the process */
-    uint64_t hidden[FAKE_MAX_CARDS];       /* in use on the card, but not in the process's figure */
-    _Atomic uint64_t live[FAKE_MAX_CARDS]; /* allocations */
-    _Atomic uint32_t frozen;               /* CUprocessState: calls wait while it is not 0 */
-    _Atomic uint32_t inside;               /* calls that are going on */
-    _Atomic uint32_t queued;               /* work that has not run yet, or is at it */
-    _Atomic uint32_t managed;              /* allocations of managed memory */
-    uint32_t doomed;                       /* what was moved out will not come back */
+    uint64_t used[FAKE_MAX_CARDS];   /* what NVML says of the process */
+    uint64_t hidden[FAKE_MAX_CARDS]; /* in use on the card, but not in the process's figure */
+    _Atomic uint64_t touched[FAKE_MAX_CARDS]; /* of hidden: managed memory; the rest is of contexts */
+    _Atomic uint64_t live[FAKE_MAX_CARDS];    /* allocations */
+    _Atomic uint32_t frozen;                  /* CUprocessState: calls wait while it is not 0 */
+    _Atomic uint32_t inside;                  /* calls that are going on */
+    _Atomic uint32_t queued;                  /* work that has not run yet, or is at it */
+    _Atomic uint32_t managed;                 /* allocations of managed memory */
+    uint32_t doomed;                          /* what was moved out will not come back */
     uint64_t frozen_used[FAKE_MAX_CARDS], frozen_hidden[FAKE_MAX_CARDS];
 };
 

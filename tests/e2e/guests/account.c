@@ -93,7 +93,7 @@ uint64_t card_own(int card)
     struct fake_shared *shared = cards();
     fake_shared_lock(shared);
     const struct fake_process *own = own_process(shared);
-    uint64_t used = own ? own->used[card] : 0;
+    uint64_t used = own ? own->used[card] + own->hidden[card] - own->touched[card] : 0;
     fake_shared_unlock(shared);
     return used;
 }
@@ -117,7 +117,7 @@ uint64_t card_job(int card)
     uint64_t used = tag >= 0 ? shared->tag[tag][card].used : 0;
     for (int i = 0; i < FAKE_MAX_PROCESSES; i++)
         if (shared->process[i].state != 0 && shared->process[i].tag == tag)
-            used -= shared->process[i].hidden[card];
+            used -= shared->process[i].touched[card];
     fake_shared_unlock(shared);
     return used;
 }

@@ -44,11 +44,11 @@ uint64_t any(uint64_t below);
 /* By ullage: total less free, as cuMemGetInfo says (a context must be current), or NVML. */
 uint64_t held(void);
 uint64_t held_by_nvml(int card);
-/* By the card: this process, and all with this process's ULLAGE_FAKE_TAG, contexts' hidden part left out. */
+/* By the card: this process, and all with this process's ULLAGE_FAKE_TAG, managed memory left out. */
 uint64_t card_own(int card);
 uint64_t card_job(int card);
-uint64_t card_job_peak(int card); /* with the hidden part: the card's own figure */
-bool card_has_dead(void);         /* processes whose memory it has not freed yet */
+uint64_t card_job_peak(int card);
+bool card_has_dead(void); /* processes whose memory it has not freed yet */
 /* Waits up to 3 s for both to agree, since what only NVML shows is charged a little later. */
 bool agrees_soon(uint64_t (*ours)(void), uint64_t (*cards)(int), uint64_t extra);
 

@@ -65,8 +65,8 @@ static CUmemGenericAllocationHandle fill_up(uint64_t leave)
     return handle;
 }
 
-/* What is shown of a context of 100 MiB. */
-static const uint64_t shown = 100 * MIB - (5632 << 10);
+/* What a context takes here. */
+static const uint64_t context_size = 100 * MIB;
 
 /* --- the error contract -------------------------------------------------------------------------------- */
 
@@ -322,7 +322,7 @@ static void scene_unused_reserve(void)
     OK(cuMemAllocFromPoolAsync(&p, 192 * MIB, pool, NULL));
     OK(cuMemFreeAsync(p, NULL));
     OK(cuCtxSynchronize());
-    SAME(card_own(0), shown + 192 * MIB);
+    SAME(card_own(0), context_size + 192 * MIB);
     OK(cuMemAlloc(&p, 200 * MIB));
     SAME(held(), card_own(0));
 }
@@ -357,14 +357,14 @@ static void scene_destroyed_pool(void)
         CUmemoryPool pool = own_pool(UINT64_MAX);
         OK(cuMemAllocFromPoolAsync(&p, 192 * MIB, pool, NULL));
         OK(cuMemPoolDestroy(pool));
-        SAME(held(), shown + 192 * MIB);
+        SAME(held(), context_size + 192 * MIB);
         OK(cuMemFreeAsync(p, NULL));
-        SAME(card_own(0), shown + 192 * MIB);
+        SAME(card_own(0), context_size + 192 * MIB);
         GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&q, 200 * MIB));
         OK(cuCtxSynchronize());
         OK(cuMemAlloc(&q, 200 * MIB)); /* at once */
         OK(cuMemFree(q));
-        SAME(held(), shown);
+        SAME(held(), context_size);
     }
 }
 
@@ -435,7 +435,7 @@ static void scene_own_context(void)
     primary = start();
     for (int i = 0; i < 3; i++) {
         OK(cuCtxCreate(&own, NULL, 0, 0));
-        SAME(held(), 2 * shown);
+        SAME(held(), 2 * context_size);
         OK(cuMemAlloc(&p, 30 * MIB));
         OK(cuMemAlloc(&p, 1));
         OK(cuArrayCreate(&array, &flat));
@@ -448,13 +448,13 @@ static void scene_own_context(void)
         OK(cuCtxSetCurrent(primary));
         if (!agrees_soon(held, card_own, 0))
             fail("a context's end");
-        SAME(held(), shown + 32 * MIB + PAGE); /* pools and handles live on */
+        SAME(held(), context_size + 32 * MIB + PAGE); /* pools and handles live on */
         GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p));
         OK(cuMemFree(pool));
         OK(cuMemRelease(handle));
         OK(cuMemUnmap(handle_at, PAGE));
         OK(cuCtxSynchronize());
-        SAME(held(), shown);
+        SAME(held(), context_size);
         SAME(held(), card_own(0));
     }
 }
@@ -489,7 +489,7 @@ static void scene_small_arrays(void)
             OK(cuArrayDestroy(arrays[i]));
     if (!agrees_soon(held, card_own, 0))
         fail("no arrays");
-    SAME(held(), shown);
+    SAME(held(), context_size);
 }
 
 static void *retain_primary(void *result)
@@ -514,7 +514,7 @@ static void scene_primary_race(void)
         OK(results[i]);
     SAME(held_by_nvml(0), card_own(0));
     for (int i = 0; i < THREADS; i++) {
-        SAME(card_own(0), shown);
+        SAME(card_own(0), context_size);
         OK(cuDevicePrimaryCtxRelease(0));
     }
     SAME(held_by_nvml(0), 0);
@@ -595,14 +595,14 @@ static void scene_replay(void)
     OK(cuGraphInstantiate(&exec, graph, 0));
     if (!agrees_soon(held, card_own, 0))
         fail("a stream");
-    SAME(card_own(0), shown + 2 * MIB);
+    SAME(card_own(0), context_size + 2 * MIB);
     OK(cuMemAlloc(&q, 200 * MIB));
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(exec, stream));
     SAME(held(), card_own(0));
     OK(cuMemFree(q));
     for (int i = 0; i < 100; i++) {
         OK(cuGraphLaunch(exec, stream));
-        SAME(held(), shown + 130 * MIB);
+        SAME(held(), context_size + 130 * MIB);
         SAME(held(), card_own(0));
     }
     OK(cuStreamSynchronize(stream));
@@ -611,7 +611,7 @@ static void scene_replay(void)
     OK(cuMemFree(q));
     OK(cuGraphExecDestroy(exec));
     OK(cuDeviceGraphMemTrim(0));
-    SAME(held(), shown + 2 * MIB);
+    SAME(held(), context_size + 2 * MIB);
 }
 
 static void nap(void *data)

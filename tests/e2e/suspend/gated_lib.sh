@@ -29,8 +29,8 @@ start_job() { # NAME WORD...
     wait_for 20 job_value "$name" state
 }
 
-# Is only that of it on the card which it says stays there (contexts, streams)? For each context the driver has
-# 5.5 MiB more than it tells anybody.
+# Is only that of it on the card which it says stays there (contexts, streams)? It may say so a little later than
+# it is.
 stays_now() { # NAME
     local resident
     STAYS=$(used_by_all)

@@ -48,7 +48,7 @@ cards 6GiB
 spawn "$ULLAGE" run -q -m 200MiB --spill 8MiB --name small -- "$GUEST" init device 0 fill 64KiB touch "$T/small" hold
 wait_for 10 test -e "$T/small"
 is "small blocks share pages" "$(job_value small spilled_bytes)" $((8 * MIB))
-between "and fill them" "$(sed -n 's/^fill \([0-9]*\) .*/\1/p' "$T/$PID.out")" $((108 * MIB)) $((114 * MIB))
+between "and fill them" "$(sed -n 's/^fill \([0-9]*\) .*/\1/p' "$T/$PID.out")" $((102 * MIB)) $((108 * MIB))
 
 # Two processes have one account, and the dead give back.
 # shellcheck disable=SC2016 # for the job's shell
