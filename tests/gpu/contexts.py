@@ -136,6 +136,10 @@ def at_once(ullage, card):
 def main():
     ullage = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("ULLAGE", "ullage")
     card = Card()
+    for _ in range(50): # those before may just be ending
+        if card.used() == 0:
+            break
+        time.sleep(0.1)
     if card.used() != 0:
         sys.exit(f"the card is in use ({card.used() / MIB} MiB)")
     with tempfile.TemporaryDirectory() as state:

@@ -111,6 +111,10 @@ if have torch; then
     wait $second; check "second job" [ $? = 0 ]
     cat "$out/first.txt" "$out/second.txt" | grep ullage:
 
+    say "what contexts take beyond NVML's figures"
+    check "the account is the card's" python3 tests/gpu/contexts.py "$ullage" >"$out/contexts.txt" 2>&1
+    cat "$out/contexts.txt"
+
     say "nvidia-smi inside a budget"
     "$ullage" run -q -m 4GiB -- nvidia-smi | tee "$out/nvidia-smi.txt" | head -n 16
     check "nvidia-smi shows the budget" grep -q "4096MiB" "$out/nvidia-smi.txt"
