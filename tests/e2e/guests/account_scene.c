@@ -295,7 +295,6 @@ static void scene_bad_frees(void)
     OK(cuMemAlloc(&p, 5 * MIB));
     OK(cuMemAllocAsync(&q, 5 * MIB, NULL));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p + 512));
-    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(p, NULL)); /* not of a pool */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(0xdead0000));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(0xdead0000, NULL));
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
@@ -307,6 +306,9 @@ static void scene_bad_frees(void)
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p));
     OK(cuMemFree(q)); /* of a pool */
     GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(q));
+    OK(cuMemAlloc(&p, 5 * MIB));
+    OK(cuMemFreeAsync(p, NULL)); /* in a stream's order, though of no pool */
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree(p));
     OK(cuCtxSynchronize());
     SAME(held(), card_own(0));
 }
