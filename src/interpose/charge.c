@@ -19,6 +19,7 @@ enum {
     OTHERS_SETTLE_NS = 2000000, /* longest wait for other processes before a refusal */
     SETTLE_TRIES = 20,
     STREAM_TRIES = 10000, /* of a tenth of a millisecond: a second for a stream to run dry */
+    SUSPENDED_LOOK_NS = 20000000,
 };
 
 /* What a program asks for by size. Contexts, code and replayed graphs are not requests of that kind. */
@@ -183,6 +184,43 @@ bool ull__again(struct ull__charge *charge, CUresult result)
     return again;
 }
 
+/* Does this process hold nothing but what the charge has just reserved? */
+static bool is_first(const struct ull__charge *charge)
+{
+    uint64_t held = 0;
+    for (int d = 0; d < ULL_MAX_DEVICES; d++)
+        for (int c = 0; c < ULL_CLASSES; c++)
+            held += ull__member_held(member(), d, (enum ull__class)c);
+    return held <= charge->bytes;
+}
+
+/*
+ * The job is suspended, and this process has only just begun: there was nothing of it to move, so it waits here, with
+ * nothing, until the job is resumed. Who suspends looks at what is held after he has given the command, and this looks
+ * at the command after it has reserved, so one of them sees the other.
+ */
+static void wait_while_suspended(const struct ull__charge *charge)
+{
+    ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
+    ull__gate_pause();
+    while (ull__member_asked(member()) == ULL_WANT_MOVED_OUT)
+        nanosleep(&(struct timespec){.tv_nsec = SUSPENDED_LOOK_NS}, NULL);
+    ull__gate_go_on();
+}
+
+static bool reserve_at_last(struct ull__charge *charge)
+{
+    for (;;) {
+        if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge) &&
+                     !reserve_when_there_is_room(charge)))
+            return false;
+        if (likely(ull__member_asked(member()) != ULL_WANT_MOVED_OUT) || charge->spilled ||
+            !is_first(charge))
+            return true;
+        wait_while_suspended(charge);
+    }
+}
+
 bool ull__reserve(struct ull__charge *charge, uint64_t asked)
 {
     charge->asked = asked;
@@ -197,8 +235,7 @@ bool ull__reserve(struct ull__charge *charge, uint64_t asked)
         refuse(charge, asked, true);
         return false;
     }
-    if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge) &&
-                 !reserve_when_there_is_room(charge))) {
+    if (unlikely(!reserve_at_last(charge))) {
         refuse(charge, charge->bytes > asked ? charge->bytes : asked, false);
         return false;
     }

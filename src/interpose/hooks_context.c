@@ -329,14 +329,14 @@ static bool must_make(CUdevice ordinal)
         pthread_mutex_lock(&books.lock);
         bool first = !books.making[ordinal];
         books.making[ordinal] = true;
+        if (!first)
+            ull__gate_pause(); /* who makes it may be waiting outside */
         while (!first && books.making[ordinal])
             pthread_cond_wait(&books.made, &books.lock);
-        if (!first) {
-            pthread_mutex_unlock(&books.lock);
-            continue;
-        }
         pthread_mutex_unlock(&books.lock);
-        return true;
+        if (first)
+            return true;
+        ull__gate_go_on();
     }
 }
 

@@ -241,28 +241,42 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
         view->trouble[0] = '\0';
 }
 
+/* One that the driver would have to move, and of which there is nothing to move. It waits at its first request. */
+static bool has_nothing(struct ull__slot *slot)
+{
+    uint64_t held = atomic_load(&slot->gated);
+    for (int d = 0; d < ULL_MAX_DEVICES && !held; d++)
+        for (int c = 0; c < ULL_CLASSES; c++)
+            held |= atomic_load(&slot->devices[d].held[c]);
+    return held == 0;
+}
+
 /* A job of which a part is suspended, as a job of its own, runs; one that is part of a suspended one is suspended. */
 enum ull__job_state ull__file_state(struct ull__ledger_file *file)
 {
     enum ull__wanted wanted;
-    int count[4] = {0}, all = 0, with_outer = 0;
+    int count[4] = {0}, with_outer = 0;
     uint32_t used = atomic_load(&file->slots_used);
     bool out = read_command(file, &wanted) > 0 && wanted == ULL_WANT_MOVED_OUT;
     for (uint32_t i = 0; i < used; i++) {
-        if (atomic_load(&file->slots[i].state) != SLOT_LIVE)
+        struct ull__slot *slot = &file->slots[i];
+        if (atomic_load(&slot->state) != SLOT_LIVE)
             continue;
-        uint32_t residency = atomic_load(&file->slots[i].residency);
-        uint32_t by = residency >> BY_SHIFT & TWO_BITS;
-        bool apart = (residency & TWO_BITS) == ULL_MOVED_OUT && by == ULL_BY_INNER && !out;
-        count[apart ? ULL_RESIDENT : residency & TWO_BITS]++;
-        with_outer += (residency & TWO_BITS) == ULL_MOVED_OUT && by == ULL_BY_OUTER;
-        all++;
+        uint32_t residency = atomic_load(&slot->residency), by = residency >> BY_SHIFT & TWO_BITS;
+        residency &= TWO_BITS;
+        if (residency == ULL_MOVED_OUT && by == ULL_BY_INNER && !out)
+            residency = ULL_RESIDENT;
+        count[residency] += residency != ULL_RESIDENT || !has_nothing(slot);
+        with_outer += residency == ULL_MOVED_OUT && by == ULL_BY_OUTER;
     }
     if (atomic_load(&file->waiting))
         return ULL_JOB_WAITING;
     if (count[ULL_MOVING_IN] > 0 || (!out && count[ULL_MOVED_OUT] > with_outer))
         return ULL_JOB_RESUMING;
+    if (out)
+        return count[ULL_MOVING_OUT] + count[ULL_RESIDENT] > 0 ? ULL_JOB_SUSPENDING
+                                                               : ULL_JOB_SUSPENDED;
     if (count[ULL_MOVING_OUT] > 0 || (count[ULL_MOVED_OUT] > 0 && count[ULL_RESIDENT] > 0))
         return ULL_JOB_SUSPENDING;
-    return all > 0 && count[ULL_MOVED_OUT] == all ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING;
+    return count[ULL_MOVED_OUT] > 0 ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING;
 }

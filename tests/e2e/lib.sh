@@ -160,13 +160,14 @@ spawn() {
     ln -sf "job.$spawned.err" "$T/$PID.err"
 }
 
-# wait_for SECONDS COMMAND...: until the command succeeds; fails when it never does
+# wait_for SECONDS COMMAND...: until the command succeeds; fails when it never does. The seconds are those of a machine
+# that has nothing else to do: three times as many are given, and some tries in any case.
 wait_for() {
-    local tries=$(($1 * 50))
+    local tries=0 until=$((SECONDS + 3 * $1))
     shift
     until "$@" >/dev/null 2>&1; do
-        tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || return 1
+        tries=$((tries + 1))
+        [ "$SECONDS" -le "$until" ] || [ "$tries" -lt 20 ] || return 1
         sleep 0.02
     done
 }

@@ -33,6 +33,7 @@ start_job() { # NAME WORD...
 # it is.
 stays_now() { # NAME
     local resident
+    gone "$JOB" && return
     STAYS=$(used_by_all)
     resident=$(job_value "$1" resident_bytes)
     [ "$STAYS" -ge "$resident" ] && [ "$STAYS" -le $((resident + 24 * MIB)) ]

@@ -178,7 +178,7 @@ static void places_are_given_clean(void **state)
     test_die(m);
     ull__ledger_sweep(ledger, test_not_listed, NULL);
     test_forget(m);
-    assert_int_equal(job().state, ULL_JOB_RUNNING);
+    assert_int_equal(job().state, ULL_JOB_SUSPENDED); /* whoever comes next finds it so */
     m = test_join(ull__ledger_path(ledger));
     struct ull__process_view view = process(test_slot(m, 0));
     assert_false(view.gated);
@@ -187,6 +187,10 @@ static void places_are_given_clean(void **state)
     assert_string_equal(view.trouble, "");
     assert_true(ull__member_commanded(m));
     assert_int_equal(ull__member_wanted(m), ULL_WANT_MOVED_OUT);
+    assert_int_equal(job().state, ULL_JOB_SUSPENDED); /* it has nothing that could be moved */
+    assert_int_equal(ull__member_reserve(m, 0, ULL_CLASS_DATA, 1), ULL_OK);
+    assert_int_equal(job().state, ULL_JOB_SUSPENDING);
+    ull__member_release(m, 0, ULL_CLASS_DATA, 1);
 }
 
 static void budgets_and_priorities(void **state)
