@@ -278,6 +278,23 @@ static void move_failed(struct daemon *d, struct job *job, bool out,
     client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
 }
 
+/*
+ * Who moved it died half-way. Nobody may be left there, so it is as for a daemon that starts and finds it: a worker
+ * brings it back, or out, before it joins again (book.c).
+ */
+static void left_half_way(struct daemon *d, struct job *job, bool out,
+                          const struct worker_report *report)
+{
+    say(LOG_WARN, "job %s (%s) was left half-way: %.300s", job->view.id,
+        ull__ledger_spec(job->ledger)->name, report->text);
+    if (out)
+        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
+    client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
+    job->joined = false;
+    job->retry_ns = 0;
+    shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_LEAVE, .job = job->number}, NULL);
+}
+
 /* By its own word, or without one. */
 static void worker_ended(struct daemon *d, struct job *job, const struct worker_report *report)
 {
@@ -294,6 +311,8 @@ static void worker_ended(struct daemon *d, struct job *job, const struct worker_
         job->retry_ns = task == WORKER_SETTLE ? 0 : job->retry_ns;
     else if (report->status == ULL_OK || there)
         tell_moved(d, job, out, report);
+    else if (job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING)
+        left_half_way(d, job, out, report);
     else
         move_failed(d, job, out, report);
     for (int j = 0; j < d->job_count && d->workers < WORKERS; j++)

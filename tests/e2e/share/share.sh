@@ -29,7 +29,7 @@ for way in --suspendable --quiet; do
     jobs=()
     for job in one two; do
         [ $job = two ] || option=$way
-        spawn "$ULLAGE" run -q $option -m 200MiB --name $job -- "$GUESTS/share" 5 36MiB 3
+        spawn "$ULLAGE" run -q "$option" -m 200MiB --name $job -- "$GUESTS/share" 5 36MiB 3
         jobs+=("$PID")
         option=--suspendable
     done
@@ -38,10 +38,10 @@ done
 
 # --- a trainer that grows beside an inference job that was promised its memory
 for way in --suspendable --quiet; do
-    spawn "$ULLAGE" run -q -m 200MiB --request 124MiB --priority 5 $way --name serve -- \
+    spawn "$ULLAGE" run -q -m 200MiB --request 124MiB --priority 5 "$way" --name serve -- \
         "$GUESTS/share" serve 112MiB 8
     serve=$PID
-    spawn "$ULLAGE" run -q -m 240MiB $way --name train -- "$GUESTS/share" 6 28MiB 2
+    spawn "$ULLAGE" run -q -m 240MiB "$way" --name train -- "$GUESTS/share" 6 28MiB 2
     train=$PID
     is "$way: what was promised is there, round by round" "$(ended "$serve")" "right "
     is "$way: the trainer that grows beside it ends well too" "$(ended "$train")" "right "
@@ -52,7 +52,7 @@ jobs=()
 for p in 1 2 3; do
     option=--suspendable
     [ $p != 2 ] || option=--quiet
-    spawn "$ULLAGE" run -q $option -m 200MiB --priority $p --name p$p -- "$GUESTS/share" 4 40MiB 3 "$T/ended.p$p"
+    spawn "$ULLAGE" run -q "$option" -m 200MiB --priority $p --name p$p -- "$GUESTS/share" 4 40MiB 3 "$T/ended.p$p"
     jobs+=("$PID")
     sleep 0.4
 done
@@ -63,12 +63,12 @@ is "the lowest is the last" "$(find "$T" -name 'ended.p*' -printf '%T@ %f\n' | s
 for way in --suspendable --quiet; do
     jobs=()
     for rank in 0 1; do
-        spawn "$ULLAGE" run -q -m 120MiB $way --group ring --name "rank$rank" -- \
+        spawn "$ULLAGE" run -q -m 120MiB "$way" --group ring --name "rank$rank" -- \
             "$GUEST" init device 0 alloc 72MiB touch "$T/rank$rank$way" wait "$T/ring$way"
         jobs+=("$PID")
         wait_for 20 test -e "$T/rank$rank$way"
     done
-    spawn "$ULLAGE" run -q -m 200MiB $way --priority 3 --name above -- \
+    spawn "$ULLAGE" run -q -m 200MiB "$way" --priority 3 --name above -- \
         "$GUEST" init device 0 alloc 160MiB touch "$T/above$way" wait "$T/below$way"
     above=$PID
     check "$way: room is made by a group" wait_for 20 test -e "$T/above$way"

@@ -17,7 +17,7 @@ card_is() { [ "$(used_by_all)" = "$1" ]; }
 for mode in --suspendable --quiet; do # the latter is there already: moved by the driver
     # One with memory, one that has called cuInit and no more, one that has not.
     # shellcheck disable=SC2016 # for the job's shell
-    spawn "$ULLAGE" run -q $mode -m 3GiB --name late -- sh -c '
+    spawn "$ULLAGE" run -q "$mode" -m 3GiB --name late -- sh -c '
         "$0" label idle init touch "$2.init" wait "$2.on" device 0 alloc 60MiB touch "$2.idle" wait "$2.end" &
         "$0" label late wait "$2.on" touch "$2.begins" init device 0 alloc 40MiB touch "$2.late" wait "$2.end" &
         "$1" init 0 alloc 20M 3 touch "$2.has" wait "$2.end"
@@ -51,7 +51,7 @@ for mode in --suspendable --quiet; do # the latter is there already: moved by th
     check "$mode: nothing is left on the card" wait_for 10 card_is 0
 
     # What is suspended dies; what its job does next is suspended as well.
-    spawn "$ULLAGE" run -q $mode -m 3GiB --name next -- sh -c "
+    spawn "$ULLAGE" run -q "$mode" -m 3GiB --name next -- sh -c "
         '$GUEST' init device 0 alloc 60MiB touch '$T/n$mode.a' hold & echo \$! >'$T/n$mode.pid'; wait
         exec '$GUEST' touch '$T/n$mode.b' init device 0 alloc 40MiB touch '$T/n$mode.c'"
     job=$PID

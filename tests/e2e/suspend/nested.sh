@@ -23,7 +23,7 @@ timeout 60 "$WORKER" init 0 alloc 20M 3 rounds 20 0 sum >"$T/alone"
 timeout 60 "$WORKER" init 0 alloc 20M 2 rounds 20 0 sum >>"$T/alone"
 for mode in --suspendable --quiet; do # the latter is there already: moved by the driver
     # shellcheck disable=SC2016 # for the job's shell
-    spawn "$ULLAGE" run -q $mode -m 3GiB --name outer -- sh -c '
+    spawn "$ULLAGE" run -q "$mode" -m 3GiB --name outer -- sh -c '
         "$0" run -q '$mode' -m 2GiB --name inner -- "$1" init 0 alloc 20M 3 touch "$2.in" wait "$2.go" rounds 20 0 sum &
         "$1" init 0 alloc 20M 2 touch "$2.out" wait "$2.go" rounds 20 0 sum
         wait' "$ULLAGE" "$WORKER" "$T/m$mode"
