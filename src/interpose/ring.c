@@ -212,8 +212,11 @@ bool ull__ring_open(bool out)
     ring.stop = false;
     ring.next = ring.done = 0;
     ring.count = 2 * (workers > MOST_WORKERS ? MOST_WORKERS : workers);
-    bool good = real->cuStreamCreate(&ring.stream, NON_BLOCKING) == CUDA_SUCCESS;
-    for (int i = 0; i < ring.count && good; i++)
+    /* A card that is full has no memory for a stream. Nothing else runs, so the default one does as well. */
+    if (real->cuStreamCreate(&ring.stream, NON_BLOCKING) != CUDA_SUCCESS)
+        ring.stream = NULL;
+    bool good = true;
+    for (int i = 0; good && i < ring.count; i++)
         good = real->cuEventCreate(&ring.buffers[i].event,
                                    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC) == CUDA_SUCCESS;
     if (!good)

@@ -120,6 +120,24 @@ wait_for 20 gone "$other"
 wait_for 20 "$ULLAGE" resume -q cornered
 ends_the_same cornered
 
+# On a card that is full to the last byte there is no memory for a stream.
+cards 600MiB
+start_job crowded init 0 alloc 40MiB 2 touch "$T/crowded.has" wait "$T/crowded.go" rounds 20 0 sum
+crowded=$JOB
+wait_for 20 test -e "$T/crowded.has"
+rm -f "$T/other" "$T/leave"
+spawn "$ULLAGE" run -q -m 600MiB --name other -- "$GUEST" init device 0 fill 2MiB fill 64KiB touch "$T/other" wait "$T/leave"
+other=$PID
+wait_for 20 test -e "$T/other"
+capture "$ULLAGE" suspend crowded
+is "on a full card a job can be suspended too" "$CODE$(job_value crowded state)" 0suspended
+touch "$T/leave" "$T/crowded.go"
+wait_for 20 gone "$other"
+"$ULLAGE" resume -q crowded
+wait_for 20 gone "$crowded"
+timeout 60 "$WORKER" init 0 alloc 40MiB 2 rounds 20 0 sum >"$T/crowded.alone"
+is "and ends as ever" "$(<"$T/$crowded.out")" "$(<"$T/crowded.alone")"
+
 # More than the host has: the fake card's memory is not backed until it is written.
 cards 4TiB
 spawn "$ULLAGE" run -q -m 3TiB --suspendable --name full -- "$GUEST" init device 0 alloc 2048GiB touch "$T/full" \
