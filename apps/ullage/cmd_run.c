@@ -37,6 +37,7 @@ struct run {
     struct ull__ledger *ledger;
     struct seen history;
     struct recording *recording; /* NULL: not asked for */
+    int held;                    /* job_hold */
     unsigned int ticks;
     char report[ULL_FILE_PATH]; /* "" if there is nowhere to write one */
     bool report_asked;
@@ -357,8 +358,17 @@ static void tick(void *data)
         sweep(run, run->ledger);
 }
 
+/* The command has its own environment now, by which it is seen to belong to the job. */
+static void let_go(struct run *run)
+{
+    if (run->held >= 0)
+        close(run->held);
+    run->held = -1;
+}
+
 static void started(void *data, pid_t command)
 {
+    let_go(data);
     recording_started(((struct run *)data)->recording, command);
 }
 
@@ -456,6 +466,7 @@ static void finish(struct run *run, const struct supervise_result *result)
 
 static void clean_up(struct run *run)
 {
+    let_go(run);
     if (run->ledger) {
         job_remove_if_over(run->ledger);
         ull__ledger_close(run->ledger);
@@ -466,7 +477,7 @@ static void clean_up(struct run *run)
 
 int cmd_run(int argc, char **argv)
 {
-    static struct run run;
+    static struct run run = {.held = -1};
     struct supervise_result result;
     struct ull_error err;
     int code = run_options_parse(argc, argv, &run.options);
@@ -478,6 +489,7 @@ int cmd_run(int argc, char **argv)
         /* By its own pid the library tells the command's direct children from their descendants. */
         const char *own_pid = run.options.each ? "ULLAGE_EACH" : NULL;
         const struct supervise_calls calls = {started, tick, reaped, &run};
+        run.held = job_hold(run.ledger);
         if (supervise_command(run.options.command, own_pid, &calls, &result, &err) != ULL_OK) {
             cli_say("%s", err.message);
             code = EXIT_OWN_FAILURE;

@@ -7,9 +7,11 @@
 #include "jobs.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -18,12 +20,32 @@
 
 enum { LISTED_PROCESSES = 1024, LISTED_DEVICES = 128 };
 
+static int locked(struct ull__ledger *ledger, int how)
+{
+    int fd = open(ull__ledger_path(ledger), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && flock(fd, how | LOCK_NB) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int job_hold(struct ull__ledger *ledger)
+{
+    return locked(ledger, LOCK_SH);
+}
+
+/* Who moves it has the lock, too; it is removed later then. */
 void job_remove_if_over(struct ull__ledger *ledger)
 {
     char assignment[ULL_PATH_TEXT + 16];
+    int fd = locked(ledger, LOCK_EX);
     snprintf(assignment, sizeof assignment, "ULLAGE_JOB=%s", ull__ledger_path(ledger));
+    if (fd < 0)
+        return;
     if (!proc_anyone_has_variable(assignment))
         ull__ledger_remove_if_dead(ledger);
+    close(fd);
 }
 
 /* Everybody has left it, and nobody can come any more: then the ledger is gone. */

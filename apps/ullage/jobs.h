@@ -22,6 +22,11 @@ struct job_list {
  * started into it is left which could still join.
  */
 void job_remove_if_over(struct ull__ledger *ledger);
+/*
+ * Until its command is executed, the process that will do that cannot be seen to belong to the job. As long as it has
+ * this descriptor, which closes by itself when it does, the ledger stays. -1: none could be had.
+ */
+int job_hold(struct ull__ledger *ledger);
 
 /*
  * Opens the ledgers of all jobs, swept, and removes those that nobody is left in. list is empty (all zeros),
