@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -103,17 +104,26 @@ int cards_find(const struct cards *cards, const char *uuid)
     return -1;
 }
 
-/* The books follow the card within a moment, not at once: so the least that was seen for a second. */
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/*
+ * Books and card do not change at one instant: what is taken is in the books a little earlier, what was given back
+ * leaves them a little later, and code is noticed after it was loaded. So what lay in the middle for a second. The least
+ * would be too little for ever where a job tries again and again to take what is not there, since it reserves first.
+ */
 static uint64_t others(struct card *card, uint64_t used)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t sorted[SAMPLES];
     unsigned int count = ++card->sampled < SAMPLES ? card->sampled : SAMPLES;
     card->others[card->sampled % SAMPLES] = used > card->held_bytes ? used - card->held_bytes : 0;
-    for (unsigned int i = 0; i < count; i++) {
-        uint64_t one = card->others[(card->sampled - i) % SAMPLES];
-        least = one < least ? one : least;
-    }
-    return least;
+    for (unsigned int i = 0; i < count; i++)
+        sorted[i] = card->others[(card->sampled - i) % SAMPLES];
+    qsort(sorted, count, sizeof *sorted, by_size);
+    return sorted[(count - 1) / 2];
 }
 
 bool cards_update(struct cards *cards, bool moving)

@@ -8,15 +8,19 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
 
-states() { echo "$(job_value outer state) $(job_value inner state)"; }
-# MiB that are out: of the outer job, and of the inner one
-out() { echo "$(($(job_value outer evicted_bytes) / MIB)) $(($(job_value inner evicted_bytes) / MIB))"; }
-held() { echo $(($(ps_json "next(v['held_bytes'] for j in d['jobs'] if j['name'] == '$1' for v in j['devices'])") / MIB)); }
-
+# look: the states of the outer job and of the inner one in $STATES, the MiB of each that are out in $AWAY, those that each
+# holds in $HELD. At one go, since Python takes its time to start.
+look() {
+    IFS=/ read -r STATES AWAY HELD < <(ps_json "(lambda o, i: '%s %s/%d %d/%d %d' % (o['state'], i['state'],
+        o['evicted_bytes'] >> 20, i['evicted_bytes'] >> 20,
+        o['devices'][0]['held_bytes'] >> 20, i['devices'][0]['held_bytes'] >> 20))(
+        *(next(j for j in d['jobs'] if j['name'] == n) for n in ('outer', 'inner')))")
+}
 # act WORD JOB CODE STATES: what is left on the card is what is not out
 act() {
     capture "$ULLAGE" "$1" --timeout 20 "$2"
-    is "$mode: $1 $2" "$CODE $(states)" "$3 $4"
+    look
+    is "$mode: $1 $2" "$CODE $STATES" "$3 $4"
 }
 
 timeout 60 "$WORKER" init 0 alloc 20M 3 rounds 20 0 sum >"$T/alone"
@@ -33,22 +37,22 @@ for mode in --suspendable --quiet; do # the latter is there already: moved by th
     act suspend outer 0 "suspended suspended"
     # Of the outer one's 100 MiB and the inner one's 60; the driver moves all that they hold.
     wanted=("100 60" "60 60")
-    [ $mode = --suspendable ] || wanted=("$(held outer) $(held inner)" "$(held inner) $(held inner)")
-    is "$mode: all of it is out" "$(out)" "${wanted[0]}"
+    [ $mode = --suspendable ] || wanted=("$HELD" "${HELD#* } ${HELD#* }")
+    is "$mode: all of it is out" "$AWAY" "${wanted[0]}"
     act suspend outer 1 "suspended suspended"
     act resume inner 1 "suspended suspended"
     like "$mode: it says with whom it comes back" "$ERR" 'job inner is suspended as a part of job outer: resume that one'
     act resume outer 0 "running running"
-    is "$mode: nothing is out" "$(out)" "0 0"
+    is "$mode: nothing is out" "$AWAY" "0 0"
     act resume outer 1 "running running"
 
     act suspend inner 0 "running suspended"
-    is "$mode: only the inner one is out" "$(out)" "${wanted[1]}"
+    is "$mode: only the inner one is out" "$AWAY" "${wanted[1]}"
     act suspend inner 1 "running suspended"
     act suspend outer 0 "suspended suspended"
-    is "$mode: the rest too" "$(out)" "${wanted[0]}"
+    is "$mode: the rest too" "$AWAY" "${wanted[0]}"
     act resume outer 0 "running suspended"
-    is "$mode: the inner one stays out" "$(out)" "${wanted[1]}"
+    is "$mode: the inner one stays out" "$AWAY" "${wanted[1]}"
     act resume inner 0 "running running"
 
     act suspend outer 0 "suspended suspended"
@@ -57,7 +61,7 @@ for mode in --suspendable --quiet; do # the latter is there already: moved by th
     act resume inner 0 "suspended suspended"
     like "$mode: resumed, it waits for the one around it" "$ERR" 'job inner comes back with the job around it'
     act resume outer 0 "running running"
-    is "$mode: nothing is out any more" "$(out)" "0 0"
+    is "$mode: nothing is out any more" "$AWAY" "0 0"
     touch "$T/m$mode.go"
     wait_for 30 gone "$job"
     is "$mode: the same to the last bit" "$(sort "$T/$job.out")" "$(sort "$T/alone")"
