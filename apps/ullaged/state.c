@@ -26,9 +26,20 @@ static enum ull__job_state state_of(const struct daemon *d, const struct job *jo
 
 /* --- metrics ---------------------------------------------------------------------------------------------- */
 
+/* Values are UTF-8, or the whole scrape is refused; a name may be any bytes. */
 static void label(FILE *out, const char *text)
 {
     for (; *text; text++) {
+        size_t length = ull__utf8_length((const unsigned char *)text, strlen(text));
+        if (length > 1) {
+            fwrite(text, 1, length, out);
+            text += length - 1;
+            continue;
+        }
+        if (length == 0) {
+            fputs("\xef\xbf\xbd", out);
+            continue;
+        }
         if (*text == '\\' || *text == '"')
             fputc('\\', out);
         if (*text == '\n')

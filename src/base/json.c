@@ -122,8 +122,7 @@ void ull__json_array_end(struct ull_json *json)
     close_level(json, "]");
 }
 
-/* Bytes of the UTF-8 sequence at text, or 0 if there is none (RFC 3629: no overlong, no surrogate). */
-static size_t utf8_length(const unsigned char *text, size_t size)
+size_t ull__utf8_length(const unsigned char *text, size_t size)
 {
     unsigned char lead = text[0], low = 0x80, high = 0xbf;
     size_t length;
@@ -175,7 +174,7 @@ static void put_quoted(struct ull_json *json, const char *text, size_t size)
             i += plain;
             continue;
         }
-        size_t length = utf8_length(at + i, size - i);
+        size_t length = ull__utf8_length(at + i, size - i);
         if (length == 0) {
             put_text(json, "\xef\xbf\xbd");
             i++;

@@ -49,4 +49,7 @@ void ull__json_number(struct ull_json *json, double value); /* 15 digits; NaN an
 void ull__json_bool(struct ull_json *json, bool value);
 void ull__json_null(struct ull_json *json);
 
+/* Bytes of the UTF-8 sequence at text, or 0 if there is none (RFC 3629: no overlong, no surrogate). */
+size_t ull__utf8_length(const unsigned char *text, size_t size);
+
 #endif

@@ -31,8 +31,15 @@ get() { curl -s -o "$T/body" -w '%{http_code}' "$@"; }
 # shellcheck disable=SC2317 # by wait_for
 shows() { curl -s "$page/metrics" >"$T/metrics" && grep -q "ullage_job_state{job=\"$id\",state=\"running\"} 1" "$T/metrics"; }
 check "the metrics show the job" wait_for 10 shows
+spawn "$ULLAGE" run -q -m 10MiB --name $'\xff\xe2\x82\xac\xc3 x' -- sleep 100
+odd=$PID
+# shellcheck disable=SC2317 # by wait_for
+odd_shows() { shows && grep -q $'name="\xef\xbf\xbd\xe2\x82\xac\xef\xbf\xbd x"' "$T/metrics"; }
+check "a name that is no text is made one" wait_for 10 odd_shows
 check "they are as the format says" python3 "$here/web.py" check "$T/metrics"
 check "the dashboard asks for what there is" python3 "$here/web.py" dashboard "$here/../../../examples/grafana/ullage.json" "$T/metrics"
+kill "$odd"
+wait_for 10 gone "$odd"
 is "the page is there" "$(get "$page/") $(grep -c '<title>ullage' "$T/body")" "200 1"
 is "the state in JSON" "$(get "$page/api/state") $(json "d['jobs'][0]['name']" "$T/body")" '200 a "job\q'
 is "nobody acts without the token" "$(get -X POST "$page/api/suspend?job=$id")" 401
