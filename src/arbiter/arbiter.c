@@ -170,6 +170,21 @@ static void use(struct ull__arbiter *a, struct job *job, const struct ull__arbit
     }
 }
 
+/*
+ * It asks again for what it was granted: the card refused, so there is less on it than was thought, for somebody who is
+ * no job took some. What is missing is believed for a moment, so that room is made instead of granted once more.
+ */
+static void was_refused(struct ull__arbiter *a, struct job *job)
+{
+    for (int d = 0; d < DEVICES; d++)
+        if (job->want[d] && job->floor[d] > job->held[d]) {
+            int64_t room = ull__room(a, d); /* with what it wants taken off */
+            a->missing[d] += room >= 0 ? (uint64_t)room + 1 : 0;
+            job->floor[d] = 0;
+        }
+    a->missing_until_ns = a->now_ns + MISSING_NS;
+}
+
 static ull_status want(struct ull__arbiter *a, struct job *job,
                        const struct ull__arbiter_event *event, struct ull_error *err)
 {
@@ -180,6 +195,8 @@ static ull_status want(struct ull__arbiter *a, struct job *job,
         if (event->bytes[d] && job->held[d] + event->bytes[d] > job->budget[d])
             return ull__fail(err, ULL_E_INVALID, "%llu bytes more on device %d pass the budget",
                              (unsigned long long)event->bytes[d], d);
+    if (job->wants && job->granted)
+        was_refused(a, job);
     copy(job->want, event->bytes);
     job->granted = false;
     if (job->wants) /* the same one, with another size: it keeps its place */

@@ -16,11 +16,12 @@
 enum { DEVICES = ULL_ARBITER_DEVICES };
 
 #define SECOND 1000000000ull
-#define STUCK_NS (SECOND / 10) /* a want unmet for so long: the job is not running */
-#define TRIM_NS (2 * SECOND)   /* an answer to TRIM is waited for so long */
-#define GRANT_NS (5 * SECOND)  /* what was granted is set aside for so long */
-#define AHEAD_NS (10 * SECOND) /* between trims ahead of need of the same job */
-#define RETRY_NS SECOND        /* after a failure, at least */
+#define STUCK_NS (SECOND / 10)  /* a want unmet for so long: the job is not running */
+#define TRIM_NS (2 * SECOND)    /* an answer to TRIM is waited for so long */
+#define GRANT_NS (5 * SECOND)   /* what was granted is set aside for so long */
+#define MISSING_NS (5 * SECOND) /* what a refusal showed to be missing is believed for so long */
+#define AHEAD_NS (10 * SECOND)  /* between trims ahead of need of the same job */
+#define RETRY_NS SECOND         /* after a failure, at least */
 
 struct job {
     uint64_t id, group;
@@ -51,6 +52,8 @@ struct ull__arbiter {
     struct ull__arbiter_options options;
     uint64_t now_ns;
     uint64_t capacity[DEVICES];
+    uint64_t missing[DEVICES]; /* of it, as refusals of what was granted showed; until missing_until_ns */
+    uint64_t missing_until_ns;
     double watermark[DEVICES];
     uint64_t host_bytes;
     struct job *jobs; /* by when they joined */

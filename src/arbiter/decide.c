@@ -129,6 +129,10 @@ static void let_expire(struct ull__arbiter *a, struct job *job)
 void ull__decide(struct ull__arbiter *a)
 {
     struct round r = {.a = a};
+    if (a->missing_until_ns <= a->now_ns)
+        memset(a->missing, 0, sizeof a->missing);
+    else
+        ull__wake_at(a, a->missing_until_ns);
     for (size_t i = 0; i < a->job_count; i++)
         let_expire(a, &a->jobs[i]);
     for (int d = 0; d < a->options.device_count; d++)

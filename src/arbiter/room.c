@@ -52,7 +52,7 @@ uint64_t ull__firm_sum(const struct ull__arbiter *a, int device, const struct jo
 
 int64_t ull__room(const struct ull__arbiter *a, int device)
 {
-    int64_t room = (int64_t)a->capacity[device];
+    int64_t room = (int64_t)a->capacity[device] - (int64_t)a->missing[device];
     for (size_t i = 0; i < a->job_count; i++)
         room -= (int64_t)ull__job_occupies(&a->jobs[i], device);
     return room;

@@ -107,6 +107,23 @@ static int teardown(void **state)
     return 0;
 }
 
+/* Somebody who is no job took of the card what was granted: room is made, instead of granting it once more. */
+static void a_grant_that_the_card_refuses(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000});
+    holds(1, 3000, 0);
+    join(2, (struct wish){.budget = 5000, .priority = 5});
+    holds(2, 500, 0);
+    must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+    must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
+    assert_null(told(ULL_DO_GRANT, 2));
+    assert_non_null(told(ULL_DO_SUSPEND, 1));
+    must(tell(ULL_ARB_SUSPENDED, 1, 3000, 0, SECOND));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+}
+
 /* Two of 5,000 on a card of 6,000: they take turns, and both end. */
 static void equals_take_turns(void **state)
 {
@@ -440,6 +457,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        TEST(a_grant_that_the_card_refuses),
         TEST(equals_take_turns),
         TEST(priority_goes_first),
         TEST(caches_go_first),
