@@ -39,7 +39,7 @@ time.sleep(600)
 PY
 for _ in $(seq 300); do [ -e "$state/filled" ] && break; sleep 0.1; done
 check "the card is filled but for 45 GiB" [ -e "$state/filled" ]
-LD_LIBRARY_PATH=$build/libs "$build/ullaged" 2>"$out/ullaged.err" &
+LD_LIBRARY_PATH=$build/libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$build/ullaged" 2>"$out/ullaged.err" &
 daemon=$!
 for _ in $(seq 100); do [ -S "$state/socket" ] && break; sleep 0.1; done
 check "the daemon listens" [ -S "$state/socket" ]
