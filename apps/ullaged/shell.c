@@ -120,7 +120,7 @@ static void describe(struct daemon *d, struct job *job, struct ull__arbiter_spec
     *to =
         (struct ull__arbiter_spec){.priority = job->view.priority < most ? job->view.priority : most,
                                    .group = group_number(job),
-                                   .spills = spec->spill_bytes > 0,
+                                   .spill_bytes = spec->spill_bytes,
                                    .started = !waits,
                                    .may_queue = spec->may_queue,
                                    .automatic = (job->view.flags & ULL_FLAG_AUTOMATIC) != 0};

@@ -5,31 +5,62 @@
 #include "arbiter_private.h"
 #include "error.h"
 
-ull_status ull__arbiter_create(const struct ull__arbiter_options *options,
-                               struct ull__arbiter **arbiter, struct ull_error *err)
+static ull_status check_options(const struct ull__arbiter_options *options,
+                                struct ull__arbiter_options *full, struct ull_error *err)
 {
-    double watermark = options->watermark == 0 ? 0.70 : options->watermark;
+    *full = *options;
     if (options->device_count < 0 || options->device_count > DEVICES)
         return ull__fail(err, ULL_E_INVALID, "%d devices: expected 0 to %d", options->device_count,
                          DEVICES);
-    if (!(watermark >= 0.60 && watermark <= 0.90))
+    if (full->watermark == 0)
+        full->watermark = 0.70;
+    if (!(full->watermark >= LOWEST_MARK && full->watermark <= HIGHEST_MARK))
         return ull__fail(err, ULL_E_INVALID, "the watermark is %g: expected 0.60 to 0.90",
                          options->watermark);
+    if (full->slice_ns == 0)
+        full->slice_ns = 30 * SECOND;
+    if (full->patience_ns == 0)
+        full->patience_ns = 600 * SECOND;
+    if (full->want_ns == 0)
+        full->want_ns = 60 * SECOND;
+    return ULL_OK;
+}
+
+/* The watermark begins anew only where it is another one. */
+static void set_options(struct ull__arbiter *a, const struct ull__arbiter_options *options)
+{
+    for (int d = 0; d < DEVICES && options->watermark != a->options.watermark; d++)
+        a->watermark[d] = options->watermark;
+    a->options = *options;
+    a->host_bytes = options->host_bytes;
+}
+
+ull_status ull__arbiter_create(const struct ull__arbiter_options *options,
+                               struct ull__arbiter **arbiter, struct ull_error *err)
+{
+    struct ull__arbiter_options full;
+    ull_status status = check_options(options, &full, err);
+    if (status != ULL_OK)
+        return status;
     struct ull__arbiter *a = calloc(1, sizeof *a);
     if (!a)
         return ull__fail(err, ULL_E_SYSTEM, "no memory");
-    a->options = *options;
-    if (a->options.slice_ns == 0)
-        a->options.slice_ns = 30 * SECOND;
-    if (a->options.patience_ns == 0)
-        a->options.patience_ns = 600 * SECOND;
-    if (a->options.want_ns == 0)
-        a->options.want_ns = 60 * SECOND;
-    a->host_bytes = options->host_bytes;
-    for (int d = 0; d < DEVICES; d++)
-        a->watermark[d] = watermark;
+    set_options(a, &full);
     a->deadline_ns = UINT64_MAX;
     *arbiter = a;
+    return ULL_OK;
+}
+
+ull_status ull__arbiter_configure(struct ull__arbiter *a,
+                                  const struct ull__arbiter_options *options, struct ull_error *err)
+{
+    struct ull__arbiter_options full;
+    ull_status status = check_options(options, &full, err);
+    if (status != ULL_OK)
+        return status;
+    full.device_count = a->options.device_count;
+    set_options(a, &full);
+    a->deadline_ns = a->now_ns; /* what is due by now may be something else */
     return ULL_OK;
 }
 
@@ -63,6 +94,14 @@ void ull__wake_at(struct ull__arbiter *a, uint64_t time_ns)
 {
     if (time_ns > a->now_ns && time_ns < a->deadline_ns)
         a->deadline_ns = time_ns;
+}
+
+void ull__move_watermark(struct ull__arbiter *a, int device, double by)
+{
+    double mark = a->watermark[device] + by;
+    a->watermark[device] = mark < LOWEST_MARK    ? LOWEST_MARK
+                           : mark > HIGHEST_MARK ? HIGHEST_MARK
+                                                 : mark;
 }
 
 void ull__job_state(struct ull__arbiter *a, struct job *job, enum ull__job_state state)
@@ -132,7 +171,7 @@ static ull_status join(struct ull__arbiter *a, const struct ull__arbiter_event *
                         .group = spec->group,
                         .priority = spec->priority,
                         .suspendable = spec->suspendable,
-                        .spills = spec->spills,
+                        .spill_bytes = spec->spill_bytes,
                         .automatic = spec->automatic,
                         .may_queue = spec->may_queue,
                         .joined_ns = a->now_ns};
@@ -140,12 +179,16 @@ static ull_status join(struct ull__arbiter *a, const struct ull__arbiter_event *
     copy(job->request, spec->request);
     copy(job->room, spec->room);
     copy(job->stays, spec->stays);
+    copy(job->will_stay, spec->stays);
     copy(job->held, event->bytes);
     copy(job->soft, spec->request);
     copy(job->told, spec->budget);
     if ((spec->started || !spec->may_queue) && !ull__promise_possible(a, job)) {
-        ull__do(a, ULL_DO_REFUSE, job, 0, 0, 0);
-        return ULL_OK;
+        if (spec->started || !ull__promise_after_trims(a, job)) {
+            ull__do(a, ULL_DO_REFUSE, job, 0, 0, 0);
+            return ULL_OK;
+        }
+        job->refuse_ns = a->now_ns + 2 * TRIM_NS; /* only idle caches are in its way */
     }
     a->job_count++;
     ull__job_state(a, job, spec->started ? ULL_JOB_RUNNING : ULL_JOB_WAITING);
@@ -161,12 +204,14 @@ static void use(struct ull__arbiter *a, struct job *job, const struct ull__arbit
     copy(job->held, event->bytes);
     copy(job->trimmable, event->trimmable);
     copy(job->stays, event->stays);
+    job->spilled = event->spilled;
     for (int d = 0; d < DEVICES; d++) {
+        bool soon = a->now_ns < job->ahead_ns + REGROWN_NS;
         /* It grew again what was trimmed ahead of need: that was for nothing. */
-        if (job->ahead_held[d] && job->held[d] >= job->ahead_held[d]) {
-            a->watermark[d] = a->watermark[d] + 0.02 > 0.90 ? 0.90 : a->watermark[d] + 0.02;
+        if (job->ahead_held[d] && soon && job->held[d] >= job->ahead_held[d])
+            ull__move_watermark(a, d, MARK_STEP);
+        if (!soon || job->held[d] >= job->ahead_held[d])
             job->ahead_held[d] = 0;
-        }
     }
 }
 
@@ -183,6 +228,17 @@ static void was_refused(struct ull__arbiter *a, struct job *job)
             job->floor[d] = 0;
         }
     a->missing_until_ns = a->now_ns + MISSING_NS;
+}
+
+/* One that gave far less than it said is left alone for a while. */
+static void trimmed(struct ull__arbiter *a, struct job *job, uint64_t device)
+{
+    if (device >= DEVICES)
+        return;
+    uint64_t given = ull__minus(job->trim_held[device], job->held[device]);
+    if (given < job->trim_asked[device] / 2)
+        job->trim_retry_ns[device] = a->now_ns + RETRY_NS;
+    job->trim_asked[device] = 0;
 }
 
 static ull_status want(struct ull__arbiter *a, struct job *job,
@@ -319,7 +375,7 @@ static ull_status budgets(const struct ull__arbiter *a, struct job *job,
     return ULL_OK;
 }
 
-static void leave(struct ull__arbiter *a, struct job *job)
+void ull__job_leave(struct ull__arbiter *a, struct job *job)
 {
     size_t at = (size_t)(job - a->jobs);
     memmove(job, job + 1, (a->job_count - at - 1) * sizeof *job);
@@ -344,7 +400,7 @@ static ull_status apply(struct ull__arbiter *a, const struct ull__arbiter_event 
     case ULL_ARB_JOIN:
         return join(a, event, err);
     case ULL_ARB_LEAVE:
-        leave(a, job);
+        ull__job_leave(a, job);
         return ULL_OK;
     case ULL_ARB_USE:
         use(a, job, event);
@@ -355,8 +411,7 @@ static ull_status apply(struct ull__arbiter *a, const struct ull__arbiter_event 
         want_over(job);
         return ULL_OK;
     case ULL_ARB_TRIMMED:
-        if (event->amount < DEVICES)
-            job->trim_asked[event->amount] = 0;
+        trimmed(a, job, event->amount);
         return ULL_OK;
     case ULL_ARB_SUSPENDED:
         return moved_out(a, job, event, err);

@@ -17,8 +17,15 @@
  * trimming, shrinking, and suspending others, as long as they do as they are told and the host has room. A job that holds more
  * than its request lives on what is left over, and may be suspended whole.
  *
- * Order of means: trim idle caches; shrink soft budgets; spill; suspend, the lowest priority first, among
- * equals those that are themselves stuck, then the largest, then the one that ran longest.
+ * Idle caches are what a job could give back at once. Whoever has them may use them again without asking, so they
+ * are as firm as anything: room, and room for a promise, is what was trimmed, not what could be.
+ *
+ * Order of means: trim idle caches; shrink soft budgets; spill, where the job that wants may; suspend, the lowest
+ * priority first, among equals those that are themselves stuck, then the largest, then the one that ran longest.
+ *
+ * The watermark. Caches above it are trimmed before anybody has to wait for it, at most once in 10 s a job. It rises
+ * by 2 % of the card where a job grew back within a minute, so that it was for nothing, and falls by 2 % where
+ * somebody had to wait for a trim; it stays between 60 and 90 %.
  *
  * Who may take from whom. A higher priority from a lower one at once. Among equals, one whose turn has
  * lasted a slice gives way to one that waits: a slice is 30 s, but at least 20 times what swapping the two
@@ -55,8 +62,8 @@ enum ull__arbiter_event_kind {
     ULL_ARB_HOST, /* amount: host memory that may be used for what is moved out, used part included */
     ULL_ARB_JOIN,  /* job, spec, bytes[]: held already, by one that was not known before */
     ULL_ARB_LEAVE, /* job: it ended, in whatever state */
-    ULL_ARB_USE,   /* job, bytes[]: held; trimmable[]; stays[]: what suspending it would not free */
-    ULL_ARB_WANT,  /* job, bytes[]: an allocation found no room */
+    ULL_ARB_USE, /* job, bytes[]: held; trimmable[]; stays[]: what suspending it would not free; spilled */
+    ULL_ARB_WANT,      /* job, bytes[]: an allocation found no room */
     ULL_ARB_WANT_OVER, /* job: it was granted, or given up */
     ULL_ARB_TRIMMED, /* job, amount: the device on which it did what TRIM said, as far as it could */
     ULL_ARB_SUSPENDED, /* job, bytes[]: moved out; stays[]; amount: nanoseconds it took */
@@ -70,8 +77,9 @@ enum ull__arbiter_event_kind {
 struct ull__arbiter_spec {
     int priority;   /* higher goes first */
     uint64_t group; /* 0: none */
-    bool suspendable, spills;
-    bool started;   /* false: its command waits for START */
+    bool suspendable;
+    uint64_t spill_bytes; /* that may lie in host memory in place of its devices'; 0: none */
+    bool started;         /* false: its command waits for START */
     bool may_queue; /* where it cannot be given its promise now: wait, rather than be refused */
     bool automatic; /* the budget follows use */
     uint64_t budget[ULL_ARBITER_DEVICES];
@@ -87,13 +95,14 @@ struct ull__arbiter_event {
     uint64_t bytes[ULL_ARBITER_DEVICES];
     uint64_t trimmable[ULL_ARBITER_DEVICES];
     uint64_t stays[ULL_ARBITER_DEVICES];
+    uint64_t spilled; /* in host memory in place of its devices', by now */
     const struct ull__arbiter_spec *spec;
 };
 
 enum ull__arbiter_action_kind {
     ULL_DO_START,  /* let its command start */
     ULL_DO_REFUSE, /* the promise cannot be given: the job is not taken */
-    ULL_DO_TRIM,   /* device, bytes: give back idle caches */
+    ULL_DO_TRIM, /* device, bytes: give back idle caches; with what an earlier one asked that was not answered */
     ULL_DO_BUDGET, /* device, bytes: the budget in force */
     ULL_DO_SPILL,  /* bytes 1: new allocations go to the host; 0: to the card again */
     ULL_DO_SUSPEND,
@@ -116,6 +125,12 @@ struct ull__arbiter;
 ull_status ull__arbiter_create(const struct ull__arbiter_options *options,
                                struct ull__arbiter **arbiter, struct ull_error *err);
 void ull__arbiter_destroy(struct ull__arbiter *arbiter);
+/*
+ * Other options from the next step on, but for the devices: jobs stay as they are. A watermark that is as it was
+ * before keeps what it learned. As create; on failure nothing changed.
+ */
+ull_status ull__arbiter_configure(struct ull__arbiter *arbiter,
+                                  const struct ull__arbiter_options *options, struct ull_error *err);
 
 /*
  * One event at a time that never goes back; *actions is the arbiter's own and holds until the next step.

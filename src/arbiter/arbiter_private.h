@@ -16,18 +16,23 @@
 enum { DEVICES = ULL_ARBITER_DEVICES };
 
 #define SECOND 1000000000ull
-#define STUCK_NS (SECOND / 10)  /* a want unmet for so long: the job is not running */
-#define TRIM_NS (2 * SECOND)    /* an answer to TRIM is waited for so long */
-#define GRANT_NS (5 * SECOND)   /* what was granted is set aside for so long */
+#define STUCK_NS (SECOND / 10) /* a want unmet for so long: the job is not running */
+#define TRIM_NS (2 * SECOND)   /* an answer to TRIM is waited for so long */
+#define GRANT_NS (5 * SECOND)  /* what was granted is set aside for so long */
 #define MISSING_NS (5 * SECOND) /* what a refusal showed to be missing is believed for so long */
-#define AHEAD_NS (10 * SECOND)  /* between trims ahead of need of the same job */
-#define RETRY_NS SECOND         /* after a failure, at least */
+#define AHEAD_NS (10 * SECOND) /* between trims ahead of need of the same job */
+#define LOWEST_MARK 0.60
+#define HIGHEST_MARK 0.90
+#define MARK_STEP 0.02
+#define RETRY_NS SECOND          /* after a failure, at least */
+#define REGROWN_NS (60 * SECOND) /* what grows back within this was trimmed for nothing */
 
 struct job {
     uint64_t id, group;
     int priority;
-    bool suspendable, spills, automatic, may_queue, by_user;
+    bool suspendable, automatic, may_queue, by_user;
     bool spilling;
+    uint64_t spill_bytes, spilled;
     enum ull__job_state state;
     uint64_t joined_ns, since_ns;
     uint64_t turn_ns; /* when it last came to run */
@@ -39,13 +44,16 @@ struct job {
     uint64_t resume_ns; /* not to be brought back before */
     uint64_t swap_ns;   /* what moving it took, out or in, the slower */
     unsigned int backoff;
+    uint64_t refuse_ns; /* waits for trims that its promise needs, and is refused then; 0: it does not */
     uint64_t floor_until_ns, trim_until_ns, ahead_ns;
     uint64_t budget[DEVICES], request[DEVICES], room[DEVICES];
     uint64_t soft[DEVICES], told[DEVICES]; /* in force; as last said */
     uint64_t held[DEVICES], trimmable[DEVICES], stays[DEVICES], evicted[DEVICES], want[DEVICES];
-    uint64_t floor[DEVICES]; /* set aside for it, what it holds included */
-    uint64_t trim_asked[DEVICES];
-    uint64_t ahead_held[DEVICES]; /* before it was trimmed ahead of need */
+    uint64_t will_stay[DEVICES];                      /* once it has all its contexts: a guess */
+    uint64_t floor[DEVICES];                          /* set aside for it, what it holds included */
+    uint64_t trim_asked[DEVICES], trim_held[DEVICES]; /* trim_held: when it was asked */
+    uint64_t trim_retry_ns[DEVICES]; /* gave less than it said: not to be asked before */
+    uint64_t ahead_held[DEVICES];    /* before it was trimmed ahead of need */
 };
 
 struct ull__arbiter {
@@ -75,6 +83,11 @@ bool ull__job_within_request(const struct job *job);
 /* What of a card cannot be had back from a job: see arbiter.h, "The promise". */
 uint64_t ull__job_firm(const struct job *job, int device);
 uint64_t ull__firm_sum(const struct ull__arbiter *a, int device, const struct job *but);
+/* What it could be told to trim, beyond what it was told already. */
+uint64_t ull__job_idle(const struct ull__arbiter *a, const struct job *job, int device);
+/* Of what is firm of others, what trims will take that are under way, and what further ones could. */
+void ull__firm_idle(const struct ull__arbiter *a, int device, const struct job *but,
+                    uint64_t *coming, uint64_t *further);
 /* Free on a device, may be negative; and with what is on its way. */
 int64_t ull__room(const struct ull__arbiter *a, int device);
 int64_t ull__room_soon(const struct ull__arbiter *a, int device);
@@ -101,7 +114,10 @@ static inline uint64_t ull__minus(uint64_t a, uint64_t b)
 void ull__do(struct ull__arbiter *a, enum ull__arbiter_action_kind kind, const struct job *job,
              int device, uint64_t bytes, uint64_t for_job);
 void ull__wake_at(struct ull__arbiter *a, uint64_t time_ns);
+/* Within its bounds. */
+void ull__move_watermark(struct ull__arbiter *a, int device, double by);
 void ull__job_state(struct ull__arbiter *a, struct job *job, enum ull__job_state state);
+void ull__job_leave(struct ull__arbiter *a, struct job *job);
 
 /* --- units.c --------------------------------------------------------------------------------------- */
 
@@ -127,6 +143,7 @@ struct round {
     bool short_of[DEVICES];               /* somebody's want is not met there */
     int short_rank[DEVICES];              /* the highest effective priority of those */
     bool set_aside[DEVICES];              /* some of what is occupied is not held yet */
+    bool waited[DEVICES];                 /* the watermark came too late there */
     uint64_t running;
     uint64_t host_left;
 };
@@ -143,6 +160,11 @@ bool ull__fits(const int64_t room[DEVICES], const uint64_t bytes[DEVICES]);
 
 /* Tells jobs to trim as much as the unit misses, as far as they have it. */
 void ull__trim_for(struct round *r, const struct unit *unit);
+/*
+ * The same for promises: others' caches stand in its way by over[]. False, and nothing asked, if they have too few that
+ * are idle.
+ */
+bool ull__trim_promise(struct round *r, const struct unit *unit, const uint64_t over[DEVICES]);
 /* Serves the wants of a unit from the host, if it may be so and they were not promised. */
 bool ull__spill(struct round *r, struct unit *unit);
 /* Moves out enough others so that it fits, none in vain; false and nothing done if all are too few. */
@@ -154,8 +176,11 @@ void ull__trim_ahead(struct ull__arbiter *a, int device);
 
 /* --- budgets.c ------------------------------------------------------------------------------------- */
 
-/* Can the job be promised its request beside all others, soft budgets shrunk? */
+/* By how many bytes the job's request does not fit beside what is firm of all others. */
+uint64_t ull__promise_lacks(const struct ull__arbiter *a, const struct job *job, int device);
+/* Can the job be promised its request, soft budgets shrunk; and once idle caches are trimmed? */
 bool ull__promise_possible(const struct ull__arbiter *a, const struct job *job);
+bool ull__promise_after_trims(const struct ull__arbiter *a, const struct job *job);
 /* A budget that follows use: a quarter above it, and a share of what is free. */
 void ull__follow_use(struct ull__arbiter *a, int device);
 /* After a round: what every job may grow to now. */

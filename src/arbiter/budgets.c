@@ -4,12 +4,28 @@
  */
 #include "arbiter_private.h"
 
+uint64_t ull__promise_lacks(const struct ull__arbiter *a, const struct job *job, int d)
+{
+    uint64_t need = ull__most(job->request[d], job->stays[d]);
+    return need > 0 ? ull__minus(ull__firm_sum(a, d, job) + need, a->capacity[d]) : 0;
+}
+
 bool ull__promise_possible(const struct ull__arbiter *a, const struct job *job)
 {
     for (int d = 0; d < DEVICES; d++)
-        if (ull__most(job->request[d], job->stays[d]) > 0 &&
-            ull__firm_sum(a, d, job) + ull__most(job->request[d], job->stays[d]) > a->capacity[d])
+        if (ull__promise_lacks(a, job, d) > 0)
             return false;
+    return true;
+}
+
+bool ull__promise_after_trims(const struct ull__arbiter *a, const struct job *job)
+{
+    for (int d = 0; d < DEVICES; d++) {
+        uint64_t coming, further;
+        ull__firm_idle(a, d, job, &coming, &further);
+        if (ull__promise_lacks(a, job, d) > coming + further)
+            return false;
+    }
     return true;
 }
 

@@ -20,8 +20,8 @@ static void set_aside(struct round *r, const uint64_t bytes[DEVICES])
     }
 }
 
-/* Would the need break a promise to others, or come before its time? */
-static bool allowed(struct round *r, const struct unit *unit)
+/* Not before a while after a failure, and a job that came back too often waits. */
+static bool is_time(struct round *r, const struct unit *unit)
 {
     struct ull__arbiter *a = r->a;
     for (struct job *job = NULL; (job = ull__member(a, unit, job));) {
@@ -34,14 +34,37 @@ static bool allowed(struct round *r, const struct unit *unit)
             ull__wake_at(a, from);
             return false;
         }
-        if (unit->need == NEED_START && !ull__promise_possible(a, job))
-            return false;
-        for (int d = 0; d < DEVICES && !job->suspendable && unit->need == NEED_WANT; d++)
-            if (job->want[d] &&
-                ull__firm_sum(a, d, job) + job->held[d] + job->want[d] > a->capacity[d])
-                return false;
     }
     return true;
+}
+
+/* By how many bytes the need would break promises to others; true if at all. */
+static bool breaks_promises(struct round *r, const struct unit *unit, uint64_t over[DEVICES])
+{
+    struct ull__arbiter *a = r->a;
+    bool any = false;
+    memset(over, 0, DEVICES * sizeof *over);
+    for (struct job *job = NULL; (job = ull__member(a, unit, job));) {
+        if (ull__need_of(job) != unit->need)
+            continue;
+        for (int d = 0; d < DEVICES; d++) {
+            uint64_t by = unit->need == NEED_START ? ull__promise_lacks(a, job, d) : 0;
+            if (unit->need == NEED_WANT && !job->suspendable && job->want[d])
+                by = ull__minus(ull__firm_sum(a, d, job) + job->held[d] + job->want[d],
+                                a->capacity[d]);
+            over[d] = ull__most(over[d], by);
+            any |= by > 0;
+        }
+    }
+    return any;
+}
+
+/* Others do not grow into what the unit waits for on a device. */
+static void is_short(struct round *r, const struct unit *unit, int d)
+{
+    if (!r->short_of[d] || unit->effective > r->short_rank[d])
+        r->short_rank[d] = unit->promised ? INT32_MAX : unit->effective;
+    r->short_of[d] = true;
 }
 
 static void give(struct round *r, struct unit *unit)
@@ -74,8 +97,19 @@ static void give(struct round *r, struct unit *unit)
 
 static void serve(struct round *r, struct unit *unit)
 {
-    if (!allowed(r, unit))
+    uint64_t over[DEVICES];
+    if (!is_time(r, unit))
         return;
+    if (breaks_promises(r, unit, over)) {
+        if (!ull__trim_promise(r, unit, over)) {
+            ull__spill(r, unit);
+            return;
+        }
+        for (int d = 0; d < DEVICES; d++)
+            if (over[d] > 0)
+                is_short(r, unit, d);
+        return;
+    }
     if (ull__fits(r->room, unit->bytes)) {
         give(r, unit);
         return;
@@ -83,9 +117,7 @@ static void serve(struct round *r, struct unit *unit)
     for (int d = 0; d < DEVICES; d++) {
         if (unit->bytes[d] == 0 || (int64_t)unit->bytes[d] <= r->room[d])
             continue;
-        if (!r->short_of[d] || unit->effective > r->short_rank[d])
-            r->short_rank[d] = unit->promised ? INT32_MAX : unit->effective;
-        r->short_of[d] = true;
+        is_short(r, unit, d);
     }
     if (!ull__fits(r->soon, unit->bytes))
         ull__trim_for(r, unit);
@@ -108,8 +140,11 @@ static void let_expire(struct ull__arbiter *a, struct job *job)
         memset(job->floor, 0, sizeof job->floor);
         job->granted = false;
     }
-    if (job->trim_until_ns <= a->now_ns)
-        memset(job->trim_asked, 0, sizeof job->trim_asked);
+    for (int d = 0; d < DEVICES && job->trim_until_ns <= a->now_ns; d++) {
+        if (job->trim_asked[d] > 0)
+            job->trim_retry_ns[d] = a->now_ns + AHEAD_NS; /* it does not answer */
+        job->trim_asked[d] = 0;
+    }
     ull__wake_at(a, job->floor_until_ns);
     ull__wake_at(a, job->trim_until_ns);
     if (!job->wants || job->state != ULL_JOB_RUNNING)
@@ -126,6 +161,23 @@ static void let_expire(struct ull__arbiter *a, struct job *job)
     job->wait_ns = 0;
 }
 
+/* Its promise needed trims, which did not come or were not enough. */
+static bool refused(struct ull__arbiter *a, struct job *job)
+{
+    if (job->refuse_ns == 0 || job->state != ULL_JOB_WAITING)
+        return false;
+    if (a->now_ns < job->refuse_ns) {
+        ull__wake_at(a, job->refuse_ns);
+        return false;
+    }
+    job->refuse_ns = 0;
+    if (ull__promise_possible(a, job))
+        return false;
+    ull__do(a, ULL_DO_REFUSE, job, 0, 0, 0);
+    ull__job_leave(a, job);
+    return true;
+}
+
 void ull__decide(struct ull__arbiter *a)
 {
     struct round r = {.a = a};
@@ -133,6 +185,9 @@ void ull__decide(struct ull__arbiter *a)
         memset(a->missing, 0, sizeof a->missing);
     else
         ull__wake_at(a, a->missing_until_ns);
+    for (size_t i = 0; i < a->job_count; i++)
+        while (i < a->job_count && refused(a, &a->jobs[i]))
+            continue;
     for (size_t i = 0; i < a->job_count; i++)
         let_expire(a, &a->jobs[i]);
     for (int d = 0; d < a->options.device_count; d++)

@@ -7,26 +7,69 @@
 
 #include "arbiter_private.h"
 
+static void ask(struct ull__arbiter *a, struct job *job, int d, uint64_t bytes, uint64_t for_job)
+{
+    if (job->trim_asked[d] == 0)
+        job->trim_held[d] = job->held[d];
+    job->trim_asked[d] += bytes;
+    job->trim_until_ns = a->now_ns + TRIM_NS;
+    ull__wake_at(a, job->trim_until_ns);
+    ull__do(a, ULL_DO_TRIM, job, d, job->trim_asked[d], for_job);
+}
+
+/* Somebody waits for it: the watermark was too high. */
+static void ask_for(struct round *r, struct job *job, int d, uint64_t bytes, uint64_t for_job)
+{
+    ask(r->a, job, d, bytes, for_job);
+    r->soon[d] += (int64_t)bytes;
+    if (!r->waited[d])
+        ull__move_watermark(r->a, d, -MARK_STEP);
+    r->waited[d] = true;
+}
+
 void ull__trim_for(struct round *r, const struct unit *unit)
 {
     struct ull__arbiter *a = r->a;
     for (size_t u = r->count; u-- > 0;) { /* by rank, the lowest first */
         for (struct job *job = NULL; (job = ull__member(a, &r->units[u], job));) {
-            for (int d = 0; d < DEVICES && job->state == ULL_JOB_RUNNING; d++) {
+            for (int d = 0; d < DEVICES; d++) {
                 int64_t missing = (int64_t)unit->bytes[d] - r->soon[d];
-                uint64_t idle = ull__minus(job->trimmable[d], job->trim_asked[d]);
-                idle = ull__least(idle, ull__minus(job->held[d], job->floor[d]));
-                if (unit->bytes[d] == 0 || missing <= 0 || idle == 0)
-                    continue;
-                uint64_t bytes = ull__least(idle, (uint64_t)missing);
-                job->trim_asked[d] += bytes;
-                job->trim_until_ns = a->now_ns + TRIM_NS;
-                r->soon[d] += (int64_t)bytes;
-                a->watermark[d] = a->watermark[d] - 0.02 < 0.60 ? 0.60 : a->watermark[d] - 0.02;
-                ull__do(a, ULL_DO_TRIM, job, d, bytes, unit->first->id);
+                uint64_t idle = ull__job_idle(a, job, d);
+                if (unit->bytes[d] > 0 && missing > 0 && idle > 0)
+                    ask_for(r, job, d, ull__least(idle, (uint64_t)missing), unit->first->id);
             }
         }
     }
+}
+
+/* Of one job, as far as it is firm. Returns what is still missing. */
+static uint64_t trim_firm(struct round *r, const struct unit *unit, struct job *job, int d,
+                          uint64_t missing)
+{
+    uint64_t beyond = ull__minus(ull__minus(job->held[d], job->trim_asked[d]),
+                                 ull__most(job->request[d], job->floor[d]));
+    uint64_t bytes = ull__least(ull__least(ull__job_idle(r->a, job, d), beyond), missing);
+    if (job->suspendable || bytes == 0)
+        return missing;
+    ask_for(r, job, d, bytes, unit->first->id);
+    return missing - bytes;
+}
+
+bool ull__trim_promise(struct round *r, const struct unit *unit, const uint64_t over[DEVICES])
+{
+    uint64_t coming[DEVICES], further;
+    for (int d = 0; d < DEVICES; d++) {
+        ull__firm_idle(r->a, d, NULL, &coming[d], &further);
+        if (over[d] > coming[d] + further)
+            return false;
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        uint64_t missing = ull__minus(over[d], coming[d]);
+        for (size_t u = r->count; u-- > 0 && missing > 0;)
+            for (struct job *job = NULL; (job = ull__member(r->a, &r->units[u], job));)
+                missing = trim_firm(r, unit, job, d, missing);
+    }
+    return true;
 }
 
 static bool stuck(struct ull__arbiter *a, const struct unit *unit)
@@ -201,11 +244,20 @@ bool ull__suspend_others(struct round *r, const struct unit *taker)
 /* Serves the wants of a unit from the host, if it may be so and they were not promised. */
 bool ull__spill(struct round *r, struct unit *unit)
 {
+    uint64_t host = r->host_left;
     if (unit->need != NEED_WANT || unit->promised)
         return false;
-    for (struct job *job = NULL; (job = ull__member(r->a, unit, job));)
-        if (ull__need_of(job) == NEED_WANT && !job->spills)
+    for (struct job *job = NULL; (job = ull__member(r->a, unit, job));) {
+        uint64_t wanted = 0;
+        if (ull__need_of(job) != NEED_WANT)
+            continue;
+        for (int d = 0; d < DEVICES; d++)
+            wanted += job->want[d];
+        if (wanted > ull__minus(job->spill_bytes, job->spilled) || wanted > host)
             return false;
+        host -= wanted;
+    }
+    r->host_left = host;
     for (struct job *job = NULL; (job = ull__member(r->a, unit, job));) {
         if (ull__need_of(job) != NEED_WANT)
             continue;
@@ -243,27 +295,37 @@ void ull__step_aside(struct round *r, struct unit *unit)
         move_out(r, unit, 0);
 }
 
-/* Above the watermark idle caches are given back before somebody has to wait for it. */
-void ull__trim_ahead(struct ull__arbiter *a, int d)
+/* Whose caches go first: of the lowest priority, the largest; none that are hardly worth it. */
+static struct job *idle_one(struct ull__arbiter *a, int d)
 {
-    int64_t above =
-        (int64_t)ull__arbiter_occupied(a, d) - (int64_t)(a->watermark[d] * (double)a->capacity[d]);
-    for (size_t i = 0; i < a->job_count && above > 0; i++) {
+    struct job *best = NULL;
+    for (size_t i = 0; i < a->job_count; i++) {
         struct job *job = &a->jobs[i];
-        if (job->state != ULL_JOB_RUNNING || job->trim_asked[d] ||
-            job->trimmable[d] < a->capacity[d] / 100 || job->trimmable[d] == 0)
+        uint64_t idle = job->trim_asked[d] ? 0 : ull__job_idle(a, job, d);
+        if (idle == 0 || idle < a->capacity[d] / 100)
             continue;
         if (job->ahead_ns && job->ahead_ns + AHEAD_NS > a->now_ns) {
             ull__wake_at(a, job->ahead_ns + AHEAD_NS);
             continue;
         }
-        uint64_t bytes = ull__least(job->trimmable[d], (uint64_t)above);
+        if (!best || job->priority < best->priority ||
+            (job->priority == best->priority && idle > ull__job_idle(a, best, d)))
+            best = job;
+    }
+    return best;
+}
+
+/* Above the watermark idle caches are given back before somebody has to wait for it. */
+void ull__trim_ahead(struct ull__arbiter *a, int d)
+{
+    int64_t above =
+        (int64_t)ull__arbiter_occupied(a, d) - (int64_t)(a->watermark[d] * (double)a->capacity[d]);
+    struct job *job;
+    while (above > 0 && (job = idle_one(a, d))) {
+        uint64_t bytes = ull__least(ull__job_idle(a, job, d), (uint64_t)above);
         job->ahead_ns = a->now_ns;
         job->ahead_held[d] = job->held[d];
-        job->trim_asked[d] = bytes;
-        job->trim_until_ns = a->now_ns + TRIM_NS;
-        ull__wake_at(a, job->trim_until_ns);
         above -= (int64_t)bytes;
-        ull__do(a, ULL_DO_TRIM, job, d, bytes, 0);
+        ask(a, job, d, bytes, 0);
     }
 }

@@ -36,9 +36,32 @@ uint64_t ull__job_firm(const struct job *job, int device)
     if (job->state == ULL_JOB_WAITING)
         return 0;
     if (job->suspendable)
-        return ull__most(job->request[device], job->stays[device]);
-    uint64_t kept = ull__minus(job->held[device], job->trimmable[device]);
-    return ull__most(ull__most(job->request[device], kept), job->floor[device]);
+        return ull__most(job->request[device], ull__most(job->stays[device], job->will_stay[device]));
+    return ull__most(ull__most(job->request[device], job->held[device]), job->floor[device]);
+}
+
+uint64_t ull__job_idle(const struct ull__arbiter *a, const struct job *job, int d)
+{
+    if (job->state != ULL_JOB_RUNNING || job->trim_retry_ns[d] > a->now_ns)
+        return 0;
+    return ull__least(ull__minus(job->trimmable[d], job->trim_asked[d]),
+                      ull__minus(ull__minus(job->held[d], job->trim_asked[d]), job->floor[d]));
+}
+
+void ull__firm_idle(const struct ull__arbiter *a, int d, const struct job *but, uint64_t *coming,
+                    uint64_t *further)
+{
+    *coming = *further = 0;
+    for (size_t i = 0; i < a->job_count; i++) {
+        const struct job *job = &a->jobs[i];
+        if (job == but || job->suspendable || job->state != ULL_JOB_RUNNING)
+            continue;
+        /* Beyond what it was promised, or has set aside: that is firm in any case. */
+        uint64_t beyond = ull__minus(job->held[d], ull__most(job->request[d], job->floor[d]));
+        uint64_t asked = ull__least(job->trim_asked[d], beyond);
+        *coming += asked;
+        *further += ull__least(ull__job_idle(a, job, d), beyond - asked);
+    }
 }
 
 uint64_t ull__firm_sum(const struct ull__arbiter *a, int device, const struct job *but)
@@ -79,6 +102,7 @@ uint64_t ull__host_left(const struct ull__arbiter *a)
         const struct job *job = &a->jobs[i];
         for (int d = 0; d < DEVICES; d++)
             used += job->state == ULL_JOB_SUSPENDING ? ull__job_movable(job, d) : job->evicted[d];
+        used += job->spilled;
     }
     return ull__minus(a->host_bytes, used);
 }

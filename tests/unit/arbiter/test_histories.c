@@ -2,9 +2,12 @@
  * test_histories.c: random histories of jobs that share cards, with what must hold in each of them.
  *
  * The world here is honest and slow: memory is held by whoever took it, moving takes time and fails now and
- * then, trims free what they said. Jobs follow a program of their own: take memory, work, give some back,
- * end. What must hold:
+ * then, trims take time and free what is idle by then: jobs use their caches again without asking. Jobs follow a
+ * program of their own: take memory, work, give some back, end; some may spill. What must hold:
  *
+ *   - what is promised and what cannot be had back fit the card together, at every moment;
+ *   - nobody spills or is moved out for somebody while idle caches would do;
+ *   - nobody spills more than it may;
  *   - the card never holds more than it has, also counting what comes back while it comes back;
  *   - no allocation within a request is refused, and nobody within its request is moved out;
  *   - where all jobs can be moved out and the host has room, no allocation fails, and every job ends;
@@ -46,9 +49,14 @@ struct sim_job {
     bool refused, failed; /* never taken in; ended by an allocation that failed */
     uint64_t arrives_ns, work_left_ns, moved_ns, swaps, turn_ns;
     uint64_t began_ns;
-    uint64_t waits_ns; /* since when it wants, or is out */
-    bool wants_after;  /* was moved out while it wanted */
-    bool changed;      /* what it holds, since the arbiter was told */
+    uint64_t waits_ns;            /* since when it wants, or is out */
+    bool wants_after;             /* was moved out while it wanted */
+    bool changed;                 /* what it holds, since the arbiter was told */
+    uint64_t trim[2], trim_ns[2]; /* asked for, and when it will have done it; 0: nothing is asked */
+    uint64_t told_idle[2];        /* that the arbiter knows of */
+    uint64_t poor_ns[2];          /* when a trim gave far less than was asked for */
+    uint64_t spilled, may_spill;
+    bool spills; /* told to */
 };
 
 struct world {
@@ -62,7 +70,7 @@ struct world {
     struct ull__arbiter_event queue[QUEUE]; /* what the arbiter was not told yet */
     int queue_head, queued;
     bool stepping;
-    uint64_t denied, resume_failures;
+    uint64_t denied, resume_failures, trims, empty_trims, spills;
     char why[256];
 };
 
@@ -102,6 +110,11 @@ static bool is_on_card(const struct sim_job *job)
     return job->state == WORKING || job->state == WANTING || job->state == MOVING_OUT;
 }
 
+static bool is_there(const struct sim_job *job)
+{
+    return job->state != ABSENT && job->state != GONE;
+}
+
 static bool is_out(const struct sim_job *job)
 {
     return job->state == OUT || job->state == MOVING_OUT;
@@ -126,6 +139,7 @@ static struct ull__arbiter_event use_of(const struct world *w, const struct sim_
         event.trimmable[d] = job->idle[d];
         event.stays[d] = job->stays[d];
     }
+    event.spilled = job->spilled;
     return event;
 }
 
@@ -137,7 +151,22 @@ static void end_job(struct world *w, struct sim_job *job)
     job->state = GONE;
     memset(job->held, 0, sizeof job->held);
     memset(job->evicted, 0, sizeof job->evicted);
+    memset(job->trim_ns, 0, sizeof job->trim_ns);
+    job->spilled = 0;
     step(w, (struct ull__arbiter_event){.kind = ULL_ARB_LEAVE, .job = job->id});
+}
+
+/* Puts into host memory what the phase needs more than is held, if the job was told to and may. */
+static bool spill(struct world *w, struct sim_job *job, const struct ull__arbiter_event *want)
+{
+    uint64_t all = 0;
+    for (int d = 0; d < w->devices; d++)
+        all += want->bytes[d];
+    if (!job->spills || all > job->may_spill - job->spilled)
+        return false;
+    job->spilled += all;
+    w->spills++;
+    return true;
 }
 
 /* Takes what the phase needs, or waits. Idle caches are used before new memory. */
@@ -152,8 +181,8 @@ static void enter_phase(struct world *w, struct sim_job *job)
         if (grow && (card_holds(w, d) + grow > w->capacity[d] || job->held[d] + grow > job->budget[d]))
             all = false;
     }
-    bool wanted = job->state == WANTING;
-    if (!all) {
+    bool wanted = job->state == WANTING, spilled = !all && spill(w, job, &want);
+    if (!all && !spilled) {
         if (job->state != WANTING)
             job->waits_ns = w->now_ns;
         /* Again with what it is now: its idle caches may have been trimmed meanwhile. */
@@ -163,10 +192,10 @@ static void enter_phase(struct world *w, struct sim_job *job)
     }
     for (int d = 0; d < w->devices; d++) {
         uint64_t level = phase->level[d];
-        if (level > job->held[d])
+        if (level > job->held[d] && !spilled)
             job->held[d] = level;
         /* What is not used any more stays as cache for a while. */
-        job->idle[d] = job->held[d] - level;
+        job->idle[d] = job->held[d] > level ? job->held[d] - level : 0;
         if (job->idle[d] > job->held[d] - job->stays[d])
             job->idle[d] = job->held[d] - job->stays[d];
     }
@@ -201,10 +230,49 @@ static void check_turn(struct world *w, const struct sim_job *job, const struct 
         broken(w, "moved out by an equal before its turn was over", job);
 }
 
+/*
+ * Does what others said that is idle suffice for what the job wants, with what is free? Where nothing else is set
+ * aside for anybody, that is the first means.
+ */
+static bool caches_suffice(struct world *w, const struct sim_job *job)
+{
+    bool any = false;
+    if (job->state != WANTING || !job->spec.suspendable || job->spec.group || w->faults)
+        return false;
+    for (int i = 0; i < w->job_count; i++) {
+        const struct sim_job *other = &w->jobs[i];
+        if (other == job || !is_there(other))
+            continue;
+        /* What a job was granted is set aside for a while, for one that starts for a minute. */
+        if (other->state != WORKING || w->now_ns < other->turn_ns + 60 * SECOND)
+            return false;
+    }
+    for (int d = 0; d < w->devices; d++) {
+        uint64_t level = job->phases[job->phase].level[d], idle = 0;
+        uint64_t grow = level > job->held[d] ? level - job->held[d] : 0;
+        if (card_holds(w, d) < ull__arbiter_occupied(w->arbiter, d))
+            return false;
+        for (int i = 0; i < w->job_count; i++)
+            if (&w->jobs[i] != job && w->jobs[i].state == WORKING &&
+                w->now_ns >= w->jobs[i].poor_ns[d] + SECOND)
+                idle += w->jobs[i].told_idle[d];
+        any |= grow > 0;
+        if (grow > w->capacity[d] - card_holds(w, d) + idle)
+            return false;
+    }
+    return any;
+}
+
 static void on_suspend(struct world *w, struct sim_job *job, const struct sim_job *taker)
 {
+    if (taker && caches_suffice(w, taker))
+        broken(w, "moved out though idle caches would do", job);
     check_turn(w, job, taker);
-    if (within_request(w, job))
+    bool within = within_request(w, job);
+    for (int i = 0; i < w->job_count; i++) /* a group goes as one */
+        if (job->spec.group && w->jobs[i].spec.group == job->spec.group && is_there(&w->jobs[i]))
+            within &= within_request(w, &w->jobs[i]);
+    if (within)
         broken(w, "moved out though within its request", job);
     if (job->state != WORKING && job->state != WANTING) {
         broken(w, "suspended while not running", job);
@@ -322,21 +390,20 @@ static void obey(struct world *w, const struct ull__arbiter_action *action)
         job->refused = true;
         job->state = GONE;
         break;
-    case ULL_DO_TRIM: {
-        uint64_t bytes =
-            action->bytes < job->idle[action->device] ? action->bytes : job->idle[action->device];
-        job->idle[action->device] -= bytes;
-        job->held[action->device] -= bytes;
-        struct ull__arbiter_event event = {.kind = ULL_ARB_TRIMMED, .job = job->id};
-        event.amount = (uint64_t)action->device;
-        step(w, event);
-        changed(w, job);
+    case ULL_DO_TRIM:
+        if (action->bytes > job->told_idle[action->device])
+            broken(w, "told to trim more than is idle", job);
+        w->trims++;
+        job->trim[action->device] = action->bytes;
+        job->trim_ns[action->device] = w->now_ns + between(w, 1, w->faults ? 4000 : 300) * MS;
         break;
-    }
     case ULL_DO_BUDGET:
         job->budget[action->device] = action->bytes;
         break;
     case ULL_DO_SPILL:
+        job->spills = action->bytes != 0;
+        if (job->spills && caches_suffice(w, job))
+            broken(w, "spills though idle caches would do", job);
         break;
     case ULL_DO_SUSPEND:
         on_suspend(w, job, job_of(w, action->for_job));
@@ -346,7 +413,7 @@ static void obey(struct world *w, const struct ull__arbiter_action *action)
         break;
     case ULL_DO_GRANT:
         if (job->state == WANTING) {
-            job->turn_ns = w->now_ns;
+            job->turn_ns = job->spills ? job->turn_ns : w->now_ns; /* a spill takes from nobody */
             enter_phase(w, job);
         }
         break;
@@ -387,6 +454,7 @@ static void tell(struct world *w, const struct ull__arbiter_event *event)
             continue;
         struct ull__arbiter_event use = use_of(w, other);
         other->changed = false;
+        memcpy(other->told_idle, other->idle, sizeof other->told_idle);
         tell_one(w, &use);
     }
     if (event->kind <= ULL_ARB_JOIN || (job && !job->refused))
@@ -426,6 +494,8 @@ static void make_job(struct world *w, struct sim_job *job, uint64_t id, uint64_t
     job->spec.suspendable = w->all_movable || next(w) % 3 != 0;
     job->spec.may_queue = next(w) % 2;
     job->spec.started = !job->spec.may_queue;
+    if (next(w) % 4 == 0)
+        job->may_spill = job->spec.spill_bytes = between(w, 0, w->capacity[0]);
     for (int d = 0; d < w->devices; d++) {
         job->stays[d] = job->spec.stays[d] = next(w) % 2 ? w->capacity[d] / 64 : 0;
         job->spec.budget[d] = between(w, w->capacity[d] / 8, w->capacity[d] * 13 / 16);
@@ -491,6 +561,30 @@ static void check_host(struct world *w)
         broken(w, "more was moved out than the host has room for", NULL);
 }
 
+/* What is promised, and what nobody can be made to give back, is there for all of them at once. */
+static void check_promises(struct world *w)
+{
+    for (int d = 0; d < w->devices; d++) {
+        uint64_t firm = 0;
+        for (int i = 0; i < w->job_count; i++) {
+            const struct sim_job *job = &w->jobs[i];
+            uint64_t request = job->spec.request[d];
+            uint64_t kept = job->spec.suspendable ? job->stays[d] : job->held[d];
+            if (job->state != ABSENT && job->state != QUEUED && job->state != GONE)
+                firm += request > kept ? request : kept;
+        }
+        if (firm > w->capacity[d])
+            broken(w, "more is promised than there is", NULL);
+    }
+}
+
+static void check_spills(struct world *w)
+{
+    for (int i = 0; i < w->job_count; i++)
+        if (w->jobs[i].spilled > w->jobs[i].may_spill)
+            broken(w, "spilled more than it may", &w->jobs[i]);
+}
+
 /*
  * A job is moved out by equals once a slice at most; by higher ones as often as those come, but each time
  * that is soon again it stays out longer. There and back is two moves.
@@ -543,7 +637,7 @@ static void arrive(struct world *w, struct sim_job *job)
     }
 }
 
-static uint64_t due(const struct sim_job *job)
+static uint64_t state_due(const struct sim_job *job)
 {
     switch (job->state) {
     case ABSENT:
@@ -558,11 +652,50 @@ static uint64_t due(const struct sim_job *job)
     }
 }
 
+static uint64_t due(const struct sim_job *job)
+{
+    uint64_t when = state_due(job);
+    for (int d = 0; d < 2; d++)
+        if (job->trim_ns[d] && job->trim_ns[d] < when)
+            when = job->trim_ns[d];
+    return when;
+}
+
+static void trim(struct world *w, struct sim_job *job, int d)
+{
+    uint64_t bytes = job->trim[d] < job->idle[d] ? job->trim[d] : job->idle[d];
+    struct ull__arbiter_event event = {.kind = ULL_ARB_TRIMMED, .job = job->id};
+    if (w->faults && next(w) % 4 == 0)
+        bytes /= 4;
+    w->empty_trims += bytes == 0;
+    if (bytes < job->trim[d] / 2)
+        job->poor_ns[d] = w->now_ns;
+    job->trim_ns[d] = 0;
+    job->idle[d] -= bytes;
+    job->held[d] -= bytes;
+    job->changed = true;
+    event.amount = (uint64_t)d;
+    step(w, event);
+    changed(w, job);
+}
+
 static void go_on(struct world *w, struct sim_job *job)
 {
+    for (int d = 0; d < 2; d++) {
+        if (job->trim_ns[d] && job->trim_ns[d] <= w->now_ns && is_on_card(job)) {
+            trim(w, job, d);
+            return;
+        }
+        if (job->trim_ns[d] && job->trim_ns[d] <= w->now_ns) { /* it is being moved, or was */
+            job->trim_ns[d] = 0;
+            return;
+        }
+    }
     if (job->state == ABSENT) {
         arrive(w, job);
     } else if (job->state == WORKING) {
+        job->spilled = 0; /* freed with what else the phase had */
+        job->changed = true;
         if (++job->phase == job->phase_count)
             end_job(w, job);
         else
@@ -610,6 +743,8 @@ static void play(struct world *w)
                 broken(w, "the card holds more than it has", NULL);
         check_groups(w);
         check_host(w);
+        check_promises(w);
+        check_spills(w);
     }
 }
 
@@ -621,13 +756,15 @@ static void describe(const struct world *w)
         ull__arbiter_job(w->arbiter, job->id, &view);
         print_message(
             "  job %llu: state %d, priority %d (%d), suspendable %d, queues %d, request %llu "
-            "%llu, budget %llu %llu, in force %llu %llu, held %llu %llu, out %llu %llu\n",
+            "%llu, budget %llu %llu, in force %llu %llu, held %llu %llu, idle %llu %llu, out %llu "
+            "%llu\n",
             (unsigned long long)job->id, (int)job->state, job->spec.priority, view.effective,
             job->spec.suspendable, job->spec.may_queue, (unsigned long long)job->spec.request[0],
             (unsigned long long)job->spec.request[1], (unsigned long long)job->spec.budget[0],
             (unsigned long long)job->spec.budget[1], (unsigned long long)view.soft[0],
             (unsigned long long)view.soft[1], (unsigned long long)job->held[0],
-            (unsigned long long)job->held[1], (unsigned long long)job->evicted[0],
+            (unsigned long long)job->held[1], (unsigned long long)job->told_idle[0],
+            (unsigned long long)job->told_idle[1], (unsigned long long)job->evicted[0],
             (unsigned long long)job->evicted[1]);
     }
 }
@@ -638,7 +775,7 @@ static void histories(void **state)
     const char *text = getenv("ULLAGE_HISTORIES"), *from = getenv("ULLAGE_SEED");
     uint64_t count = text ? strtoull(text, NULL, 10) : 100000;
     uint64_t seed = from ? strtoull(from, NULL, 10) : 1;
-    uint64_t denied = 0, swaps = 0, refused = 0, failures = 0;
+    uint64_t denied = 0, swaps = 0, refused = 0, failures = 0, trims = 0, empty = 0, spills = 0;
     for (uint64_t i = 0; i < count; i++) {
         static struct world w;
         make_world(&w, seed + i);
@@ -647,6 +784,9 @@ static void histories(void **state)
             describe(&w);
         ull__arbiter_destroy(w.arbiter);
         denied += w.denied;
+        trims += w.trims;
+        empty += w.empty_trims;
+        spills += w.spills;
         failures += w.resume_failures;
         for (int j = 0; j < w.job_count; j++) {
             swaps += w.jobs[j].swaps;
@@ -659,9 +799,10 @@ static void histories(void **state)
     }
     print_message(
         "%llu histories from %llu: %llu moves, %llu allocations failed, %llu jobs refused, "
-        "%llu came back without room\n",
+        "%llu came back without room, %llu trims, %llu of them for nothing, %llu spills\n",
         (unsigned long long)count, (unsigned long long)seed, (unsigned long long)swaps,
-        (unsigned long long)denied, (unsigned long long)refused, (unsigned long long)failures);
+        (unsigned long long)denied, (unsigned long long)refused, (unsigned long long)failures,
+        (unsigned long long)trims, (unsigned long long)empty, (unsigned long long)spills);
 }
 
 int main(void)

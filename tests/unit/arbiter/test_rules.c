@@ -37,7 +37,9 @@ static void must(ull_status status)
 struct wish {
     uint64_t budget, request, room;
     int priority;
-    bool fixed, queues, spills, automatic;
+    bool fixed, queues, automatic;
+    bool asks; /* not started yet, and not to wait */
+    uint64_t spills;
     uint64_t group;
 };
 
@@ -45,10 +47,10 @@ static ull_status try_join(uint64_t job, struct wish wish)
 {
     struct ull__arbiter_spec spec = {.priority = wish.priority,
                                      .suspendable = !wish.fixed,
-                                     .spills = wish.spills,
+                                     .spill_bytes = wish.spills,
                                      .automatic = wish.automatic,
                                      .group = wish.group,
-                                     .started = !wish.queues,
+                                     .started = !wish.queues && !wish.asks,
                                      .may_queue = wish.queues};
     spec.budget[0] = wish.budget;
     spec.request[0] = wish.request;
@@ -298,7 +300,7 @@ static void spills_before_it_moves_others(void **state)
     (void)state;
     join(1, (struct wish){.budget = 5000});
     holds(1, 5000, 0);
-    join(2, (struct wish){.budget = 5000, .spills = true, .priority = 1});
+    join(2, (struct wish){.budget = 5000, .spills = 3000, .priority = 1});
     must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
     assert_null(told(ULL_DO_SUSPEND, 1));
     assert_int_equal(told(ULL_DO_SPILL, 2)->bytes, 1);
@@ -312,6 +314,119 @@ static void spills_before_it_moves_others(void **state)
     must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
     assert_null(told(ULL_DO_SPILL, 2)); /* it takes the card's again: that was told before */
     assert_non_null(told(ULL_DO_GRANT, 2));
+}
+
+/* It spills no more than it may; what it has spilled takes of the host's room for others. */
+static void spills_within_bounds(void **state)
+{
+    (void)state;
+    struct ull__arbiter_event use = {.kind = ULL_ARB_USE, .job = 2, .spilled = 1500};
+    join(1, (struct wish){.budget = 6000, .fixed = true});
+    holds(1, 6000, 0);
+    join(2, (struct wish){.budget = 5000, .spills = 2000, .fixed = true});
+    must(tell(ULL_ARB_WANT, 2, 1500, 0, 0)); /* also where promises are in its way */
+    assert_non_null(told(ULL_DO_SPILL, 2));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+    must(ull__arbiter_step(arbiter, &use, now_s * SECOND, &actions, &action_count, NULL));
+    must(tell(ULL_ARB_WANT_OVER, 2, 0, 0, 0));
+    must(tell(ULL_ARB_WANT, 2, 600, 0, 0));
+    assert_null(told(ULL_DO_GRANT, 2));
+    must(tell(ULL_ARB_WANT, 2, 500, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+    must(tell(ULL_ARB_WANT_OVER, 2, 0, 0, 0));
+    must(tell(ULL_ARB_HOST, 0, 0, 0, 1900));
+    must(tell(ULL_ARB_WANT, 2, 500, 0, 0));
+    assert_null(told(ULL_DO_GRANT, 2));
+}
+
+/* Idle caches, then the host: in that order. */
+static void trims_before_it_spills(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000});
+    holds(1, 5000, 1500);
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0)); /* of what was above the watermark; it gave nothing */
+    pass(11);
+    holds(1, 5000, 1500);
+    join(2, (struct wish){.budget = 5000, .spills = 9000});
+    must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
+    assert_int_equal(told(ULL_DO_TRIM, 1)->bytes, 1000);
+    assert_null(told(ULL_DO_SPILL, 2));
+    must(tell(ULL_ARB_USE, 1, 4000, 500, 0));
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    assert_null(told(ULL_DO_SPILL, 2));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+}
+
+/* What a job that cannot be moved out only keeps is trimmed before it is promised to another, not after. */
+static void caches_go_before_a_promise(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000, .fixed = true, .request = 1000});
+    holds(1, 4000, 3500);
+    join(2, (struct wish){.budget = 4000, .request = 3500, .asks = true});
+    assert_null(told(ULL_DO_REFUSE, 2));
+    assert_null(told(ULL_DO_START, 2));
+    assert_int_equal(told(ULL_DO_TRIM, 1)->bytes, 1500);
+    assert_int_equal(told(ULL_DO_TRIM, 1)->for_job, 2);
+    assert_int_equal(told(ULL_DO_BUDGET, 1)->bytes, 1000); /* nor does it grow again meanwhile */
+    must(tell(ULL_ARB_USE, 1, 2500, 2000, 0));
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    assert_non_null(told(ULL_DO_START, 2));
+    must(tell(ULL_ARB_LEAVE, 2, 0, 0, 0));
+    /* Below what it was promised itself nothing can be given. */
+    join(3, (struct wish){.budget = 6000, .request = 5500, .asks = true});
+    assert_non_null(told(ULL_DO_REFUSE, 3));
+    /* It does not do it: who asked is refused in the end. */
+    holds(1, 4000, 3500);
+    join(4, (struct wish){.budget = 4000, .request = 3500, .asks = true});
+    assert_non_null(told(ULL_DO_TRIM, 1));
+    pass(2);
+    assert_null(told(ULL_DO_REFUSE, 4));
+    pass(2);
+    assert_non_null(told(ULL_DO_REFUSE, 4));
+    struct ull__arbiter_view view;
+    assert_false(ull__arbiter_job(arbiter, 4, &view));
+}
+
+/* The same for an allocation of a job that could not be moved out of it again. */
+static void caches_go_before_a_fixed_one_grows(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000, .fixed = true});
+    holds(1, 4000, 3000);
+    join(2, (struct wish){.budget = 5000, .fixed = true});
+    holds(2, 1500, 0);
+    must(tell(ULL_ARB_WANT, 2, 2500, 0, 0));
+    assert_int_equal(told(ULL_DO_TRIM, 1)->bytes, 2000);
+    must(tell(ULL_ARB_USE, 1, 3000, 2000, 0)); /* it used some again: there is more to ask for */
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    assert_null(told(ULL_DO_GRANT, 2));
+    assert_int_equal(told(ULL_DO_TRIM, 1)->bytes, 1000);
+    must(tell(ULL_ARB_USE, 1, 2000, 1000, 0));
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+}
+
+/* One that gives nothing, or no answer, is not asked all the time. */
+static void trims_are_not_repeated_in_vain(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000, .fixed = true});
+    holds(1, 4000, 3000);
+    join(2, (struct wish){.budget = 5000});
+    must(tell(ULL_ARB_WANT, 2, 3000, 0, 0));
+    assert_non_null(told(ULL_DO_TRIM, 1));
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    assert_null(told(ULL_DO_TRIM, 1));
+    pass(1);
+    assert_non_null(told(ULL_DO_TRIM, 1));
+    pass(2); /* no answer */
+    assert_null(told(ULL_DO_TRIM, 1));
+    pass(9);
+    assert_null(told(ULL_DO_TRIM, 1));
+    pass(1);
+    assert_non_null(told(ULL_DO_TRIM, 1));
 }
 
 /* What a person suspended only a person resumes. */
@@ -430,6 +545,58 @@ static void the_watermark_adapts(void **state)
     assert_true(ull__arbiter_watermark(arbiter, 0) < before);
 }
 
+/* Of those that have idle caches the lowest goes first, and the largest of equals. */
+static void ahead_of_need_the_lowest_gives(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 3000, .priority = 1});
+    join(2, (struct wish){.budget = 3000});
+    join(3, (struct wish){.budget = 3000});
+    must(tell(ULL_ARB_USE, 1, 2000, 1500, 0));
+    must(tell(ULL_ARB_USE, 2, 1500, 300, 0));
+    must(tell(ULL_ARB_USE, 3, 1500, 400, 0));
+    must(tell(ULL_ARB_TICK, 0, 0, 0, 0));
+    assert_int_equal(told(ULL_DO_TRIM, 3)->bytes, 400);
+    assert_int_equal(told(ULL_DO_TRIM, 2)->bytes, 300);
+    assert_int_equal(told(ULL_DO_TRIM, 1)->bytes, 100);
+    must(tell(ULL_ARB_USE, 3, 1100, 0, 0));
+    must(tell(ULL_ARB_TRIMMED, 3, 0, 0, 0));
+    assert_null(told(ULL_DO_TRIM, 3));
+    /* What grows back much later is no sign of anything. */
+    pass(61);
+    double before = ull__arbiter_watermark(arbiter, 0);
+    holds(3, 1500, 0);
+    assert_true(ull__arbiter_watermark(arbiter, 0) == before);
+}
+
+/* Other options hold from then on; what the watermark learned stays unless it is set anew. */
+static void options_change(void **state)
+{
+    (void)state;
+    struct ull_error err;
+    struct ull__arbiter_options other = {.slice_ns = 5 * SECOND, .host_bytes = 100000};
+    join(1, (struct wish){.budget = 5000});
+    holds(1, 4000, 2500);
+    join(2, (struct wish){.budget = 5000});
+    must(tell(ULL_ARB_WANT, 2, 3000, 0, 0));
+    double learned = ull__arbiter_watermark(arbiter, 0);
+    assert_true(learned < 0.70);
+    must(ull__arbiter_configure(arbiter, &other, &err));
+    assert_true(ull__arbiter_watermark(arbiter, 0) == learned);
+    holds(1, 4000, 0);
+    must(tell(ULL_ARB_TRIMMED, 1, 0, 0, 0));
+    pass(4);
+    assert_null(told(ULL_DO_SUSPEND, 1));
+    pass(1);
+    assert_non_null(told(ULL_DO_SUSPEND, 1));
+    other.watermark = 0.8;
+    must(ull__arbiter_configure(arbiter, &other, &err));
+    assert_true(ull__arbiter_watermark(arbiter, 0) == 0.8);
+    other.watermark = 0.3;
+    assert_int_equal(ull__arbiter_configure(arbiter, &other, &err), ULL_E_INVALID);
+    assert_true(ull__arbiter_watermark(arbiter, 0) == 0.8);
+}
+
 static void nonsense_changes_nothing(void **state)
 {
     (void)state;
@@ -468,12 +635,19 @@ int main(void)
         TEST(an_allocation_waits_a_minute),
         TEST(a_stuck_job_steps_aside),
         TEST(spills_before_it_moves_others),
+        TEST(spills_within_bounds),
+        TEST(trims_before_it_spills),
+        TEST(caches_go_before_a_promise),
+        TEST(caches_go_before_a_fixed_one_grows),
+        TEST(trims_are_not_repeated_in_vain),
         TEST(by_a_person),
         TEST(does_not_thrash),
         TEST(waiting_makes_older),
         TEST(groups_stay_together),
         TEST(automatic_budgets),
         TEST(the_watermark_adapts),
+        TEST(ahead_of_need_the_lowest_gives),
+        TEST(options_change),
         TEST(nonsense_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
