@@ -17,6 +17,7 @@
  */
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cuda_private.h"
 #include "error.h"
@@ -338,6 +339,20 @@ static ull_status find_device(const union ull__cuda *driver, int ordinal, CUdevi
     return ULL_OK;
 }
 
+static void ask_uuid(struct ull__cuda_device *cuda)
+{
+    const union ull__cuda *driver = cuda->driver;
+    CUuuid uuid;
+    CUresult code = CUDA_ERROR_NOT_FOUND;
+    if (driver->cuDeviceGetUuid_v2)
+        code = driver->cuDeviceGetUuid_v2(&uuid, cuda->number);
+    else if (driver->cuDeviceGetUuid)
+        code = driver->cuDeviceGetUuid(&uuid, cuda->number);
+    cuda->device.has_uuid = code == CUDA_SUCCESS;
+    if (cuda->device.has_uuid)
+        memcpy(cuda->device.uuid, uuid.bytes, sizeof cuda->device.uuid);
+}
+
 ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct ull_error *err)
 {
     const union ull__cuda *driver = ull__cuda_load(dlopen, "libcuda.so.1");
@@ -365,6 +380,7 @@ ull_status ull__device_cuda_create(int ordinal, struct ull__device **out, struct
                          code == CUDA_ERROR_OUT_OF_MEMORY ? ", there is no room for one" : "");
     }
     ull__cuda_init(cuda, driver, number, cuda->context);
+    ask_uuid(cuda);
     *out = &cuda->device;
     return ULL_OK;
 }

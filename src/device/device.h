@@ -88,6 +88,8 @@ struct ull__device {
     const struct ull__device_ops *ops;
     uint64_t page_bytes; /* mapping granularity, a power of two */
     bool regions;        /* pages have their place from the start, and go back as they came */
+    bool has_uuid;       /* it is a card, or a part of one, */
+    uint8_t uuid[16];    /* which the driver knows by this */
 };
 
 /*

@@ -215,6 +215,7 @@ void ull__slot_forget_residency(struct ull__slot *slot)
     atomic_store(&slot->moving_ns, 0);
     atomic_store(&slot->pinned, 0);
     write_trouble(slot, NULL);
+    ull__slot_forget_idle(slot);
 }
 
 void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *view)

@@ -48,6 +48,11 @@ bool ull__ledger_serve(struct ull__ledger *ledger, uint32_t daemon_pid);
 uint32_t ull__ledger_served(struct ull__ledger *ledger);
 /* The budget in force while it is served, at most the budget counts. Nothing held is taken away. */
 bool ull__ledger_set_soft(struct ull__ledger *ledger, int device, uint64_t bytes);
+/*
+ * Asks the process in this place to give back so much of what it said that is idle; with what an earlier one asked that
+ * was not answered. When it has answered, ull__process_view says so.
+ */
+bool ull__ledger_trim(struct ull__ledger *ledger, int slot, int device, uint64_t bytes);
 /* Answers what the process in this place waits for: there is room, or there will be none. */
 bool ull__ledger_answer(struct ull__ledger *ledger, int slot, bool granted);
 

@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c38ull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c3aull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -68,6 +68,9 @@ struct ull__slot_device {
     _Atomic uint64_t spilled;  /* (O) in host memory from the start; not in held */
     _Atomic uint64_t want;     /* (O) allocations that wait for room, added up */
     _Atomic uint64_t hidden;   /* (O) of what is held by contexts: in no process's figure */
+    _Atomic uint64_t idle;       /* (A) that the process could give back; its parts added up */
+    _Atomic uint64_t trim_asked; /* (A) number << 48 | KiB to give back (idle.c) */
+    _Atomic uint64_t trim_done;  /* (A) number of the last that was carried out */
 };
 
 enum ull__slot_state { SLOT_FREE, SLOT_LIVE, SLOT_DRAINING };
@@ -100,6 +103,7 @@ struct ull__slot {
     _Atomic uint64_t pinned;                     /* (M) host memory that is kept for moves */
     _Atomic uint32_t answers; /* (A) futex: + 2 for every answer of the daemon to its wants */
     _Atomic uint32_t denials; /* (A) of these, the last that said no; 0: none did */
+    _Atomic uint32_t trim_bell; /* (A) futex: + 1 for every trim that is asked for */
     _Atomic uint32_t trouble_version; /* (M) odd while trouble is written */
     char trouble[ULL_TROUBLE_TEXT];   /* (M) why the last command was refused */
     char command[ULL_COMMAND_TEXT];
@@ -234,6 +238,12 @@ void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *
 enum ull__job_state ull__file_state(struct ull__ledger_file *file);
 /* Wakes the parked thread of the slot's process, if it sleeps there (member.c). */
 void ull__slot_ring(struct ull__slot *slot);
+
+/* --- idle.c ----------------------------------------------------------------------------------- */
+
+void ull__slot_forget_idle(struct ull__slot *slot);
+/* After the usage was read. */
+void ull__slot_read_idle(struct ull__slot *slot, struct ull__process_view *view);
 
 /* --- served.c --------------------------------------------------------------------------------- */
 

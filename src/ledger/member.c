@@ -99,10 +99,9 @@ static ull_status change_link(struct ull__member *member, int k, int device, enu
     return ull__member_change(link, &change);
 }
 
-/* A look at the jobs around, so that their refusals leave no peak behind in the inner ones. */
-static bool seems_to_fit(struct ull__member *member, int device, uint64_t bytes)
+bool ull__budgets_allow(struct ull__member *member, int first, int device, uint64_t bytes)
 {
-    for (int k = 1; k < member->link_count; k++) {
+    for (int k = first; k < member->link_count; k++) {
         const struct ull__link *link = &member->links[k];
         struct ull__ledger_file *file = link->ledger->file;
         int d = link->device_of[device];
@@ -120,7 +119,8 @@ static bool seems_to_fit(struct ull__member *member, int device, uint64_t bytes)
 ull_status ull__member_reserve(struct ull__member *member, int device, enum ull__class class,
                                uint64_t bytes)
 {
-    if (bytes > INT64_MAX || (bytes && !seems_to_fit(member, device, bytes)))
+    /* A look at the jobs around first, so that their refusals leave no peak behind in the inner ones. */
+    if (bytes > INT64_MAX || (bytes && !ull__budgets_allow(member, 1, device, bytes)))
         return ULL_E_NO_MEMORY;
     for (int k = 0; k < member->link_count; k++) {
         ull_status status = change_link(member, k, device, class, (int64_t)bytes, true);

@@ -33,4 +33,7 @@ ull_status ull__link_change(const struct ull__link *link, const struct ull__chan
 /* All three. */
 ull_status ull__member_change(const struct ull__link *link, const struct ull__change *change);
 
+/* Would the budgets from the first-th ledger outwards allow so much more, soft ones left out? A look only. */
+bool ull__budgets_allow(struct ull__member *member, int first, int device, uint64_t bytes);
+
 #endif

@@ -91,24 +91,6 @@ bool ull__ledger_answer(struct ull__ledger *ledger, int number, bool granted)
 
 /* --- by a process of the job ------------------------------------------------------------------------------ */
 
-/* Would the budgets around the process allow it, soft ones left out? */
-static bool budgets_allow(struct ull__member *member, int device, uint64_t bytes)
-{
-    for (int k = 0; k < member->link_count; k++) {
-        const struct ull__link *link = &member->links[k];
-        struct ull__ledger_file *file = link->ledger->file;
-        int d = link->device_of[device];
-        if (d < 0)
-            return false;
-        uint32_t account = atomic_load(&file->slots[link->slot].account);
-        uint64_t held = atomic_load(&file->accounts[account].devices[d].cell.total);
-        uint64_t budget = atomic_load(&file->budget_bytes[d]);
-        if (held > budget || bytes > budget - held)
-            return false;
-    }
-    return true;
-}
-
 /* Jobs inside others are nothing to the daemon: it serves the outermost. */
 static struct ull__link *outermost(struct ull__member *member)
 {
@@ -132,7 +114,7 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
     struct ull__slot *slot = &file->slots[link->slot];
     const struct timespec moment = {.tv_nsec = 100 * (long)MS};
     if (!served_lately(file, want->posted ? COMES_BACK_MS : ULL_SERVED_MS) ||
-        want->waited_ns > LONGEST_WAIT_NS || !budgets_allow(member, device, bytes))
+        want->waited_ns > LONGEST_WAIT_NS || !ull__budgets_allow(member, 0, device, bytes))
         return false;
     if (!want->posted)
         post(link, want, device, bytes);

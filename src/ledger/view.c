@@ -55,6 +55,7 @@ bool ull__ledger_process(struct ull__ledger *ledger, int number, struct ull__pro
         view->hidden_bytes[d] = hidden < contexts ? hidden : contexts;
     }
     ull__slot_read_residency(slot, view);
+    ull__slot_read_idle(slot, view);
     return true;
 }
 

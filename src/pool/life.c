@@ -103,6 +103,7 @@ static ull_status init(struct ull_pool *pool, struct ull_error *err)
                          (unsigned long long)pool->options.reserve);
     pool->idle_since = ull__now(pool);
     pool->idle_low = pool->free_pages;
+    pool->idle_past = UINT64_MAX;
     pool->stats.peak_held = pool->held << pool->page_shift;
     return ULL_OK;
 }
@@ -127,17 +128,20 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
     pool->device = device;
     pool->options = *options;
     status = init(pool, err);
-    if (status != ULL_OK)
+    if (status != ULL_OK) {
         ull_pool_destroy(pool);
-    else
-        *out = pool;
-    return status;
+        return status;
+    }
+    *out = pool;
+    ull__pool_tell(pool, true);
+    return ULL_OK;
 }
 
 void ull_pool_destroy(struct ull_pool *pool)
 {
     if (!pool || ull__is_parents(pool))
         return;
+    ull__pool_tell(pool, false);
     ull__lanes_finish(pool);
     ull__ranges_finish(pool);
     ull__chunks_finish(pool);

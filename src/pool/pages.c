@@ -168,15 +168,17 @@ void ull__idle(struct ull_pool *pool, uint64_t now)
         uint64_t mark = pool->limit_pages / 100 * pool->options.watermark_percent +
                         pool->limit_pages % 100 * pool->options.watermark_percent / 100;
         uint64_t above = pool->held > mark ? pool->held - mark : 0;
-        uint64_t idle = pool->idle_low < above ? pool->idle_low : above;
+        uint64_t low = pool->idle_low < pool->idle_past ? pool->idle_low : pool->idle_past;
+        uint64_t idle = low < above ? low : above;
         if (pool->plain && above > 0) { /* a region may go that lies across the mark */
             ull__lanes_want(pool, (uint16_t)-1);
-            ull__regions_return(pool, pool->idle_low, mark, keep);
+            ull__regions_return(pool, low, mark, keep);
             idle = 0;
         }
         over = over > idle ? over : idle;
         pool->idle_since = now;
         pool->idle_low = pool->free_pages;
+        pool->idle_past = UINT64_MAX;
     }
     if (over > 0) {
         ull__lanes_want(pool, (uint16_t)-1);

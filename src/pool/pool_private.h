@@ -179,8 +179,10 @@ struct ull_pool {
     uint64_t held, free_pages;
     uint32_t retained;  /* a free slot that the view of small requests has not given back */
     uint32_t small_end; /* behind the last slot of that view that ever had a page */
-    uint64_t idle_low;  /* fewest free pages since idle_since */
+    uint64_t idle_low;  /* fewest free pages since somebody looked last, */
+    uint64_t idle_past; /* and before that since idle_since */
     uint64_t idle_since;
+    unsigned int idle_looks;
 
     /* Of a device with regions. */
     struct ull__region *regions;
@@ -464,6 +466,14 @@ uint64_t ull__regions_within_limit(struct ull_pool *pool);
 /* The first chunk of the region that lies next behind a place, which moves on to it; NULL: none. */
 const struct ull__chunk *ull__regions_next(const struct ull_pool *pool, uint64_t *place);
 void ull__regions_finish(struct ull_pool *pool);
+
+/* Pages of regions that could go now. */
+uint64_t ull__regions_idle(const struct ull_pool *pool);
+
+/* --- watch.c ------------------------------------------------------------------------------------------ */
+
+/* A pool is there, or ends. Without the lock. */
+void ull__pool_tell(struct ull_pool *pool, bool made);
 
 /* --- ranges.c --------------------------------------------------------------------------------------- */
 

@@ -115,8 +115,7 @@ static uint64_t wanted_pages(const struct ull_pool *pool, uint64_t least)
     return wanted > least ? wanted : least;
 }
 
-/* Pages of regions that could go now. */
-static uint64_t idle_pages(const struct ull_pool *pool)
+uint64_t ull__regions_idle(const struct ull_pool *pool)
 {
     uint64_t count = 0;
     for (uint32_t i = 0; i < pool->region_count; i++)
@@ -154,7 +153,7 @@ static ull_status take_region(struct ull_pool *pool, uint64_t least, uint64_t wa
 static ull_status grow(struct ull_pool *pool, uint64_t needed, uint32_t *first)
 {
     if (needed > left_under(pool)) {
-        if (needed > pool->limit_pages || pool->held - idle_pages(pool) > pool->limit_pages - needed)
+        if (needed > pool->limit_pages || pool->held - ull__regions_idle(pool) > pool->limit_pages - needed)
             return ULL_E_FULL;
         ull__regions_return(pool, UINT64_MAX, pool->limit_pages - needed, 0);
     }
