@@ -73,6 +73,8 @@ static void add_process(struct job *job, const struct ull__process_view *process
         uint64_t stays = stays_of(process, i);
         job->stays[card] += stays < held - out ? stays : held - out;
         job->want[card] += process->draining ? 0 : process->want_bytes[i];
+        uint64_t idle = process->residency == ULL_RESIDENT ? process->idle_bytes[i] : 0;
+        job->idle[card] += idle < held - out ? idle : held - out;
         job->spilled[card] += process->spilled_bytes[i];
     }
 }
@@ -81,7 +83,7 @@ bool book_read(struct daemon *d, struct job *job)
 {
     struct ull__process_view process;
     int devices = ull__ledger_spec(job->ledger)->device_count;
-    uint64_t held[CARDS], stays[CARDS];
+    uint64_t held[CARDS], stays[CARDS], idle[CARDS], spilled[CARDS];
     bool tied = false;
     if (!ull__ledger_refresh(job->ledger))
         return false;
@@ -89,11 +91,14 @@ bool book_read(struct daemon *d, struct job *job)
     ull__ledger_job(job->ledger, &job->view);
     memcpy(held, job->held, sizeof held);
     memcpy(stays, job->stays, sizeof stays);
+    memcpy(idle, job->idle, sizeof idle);
+    memcpy(spilled, job->spilled, sizeof spilled);
     memset(job->held, 0, sizeof job->held);
     memset(job->evicted, 0, sizeof job->evicted);
     memset(job->stays, 0, sizeof job->stays);
     memset(job->want, 0, sizeof job->want);
     memset(job->spilled, 0, sizeof job->spilled);
+    memset(job->idle, 0, sizeof job->idle);
     for (int slot = 0; slot < job->view.slots_used; slot++)
         if (ull__ledger_process(job->ledger, slot, &process)) {
             add_process(job, &process, devices);
@@ -101,8 +106,10 @@ bool book_read(struct daemon *d, struct job *job)
         }
     if (tied && !d->cards.moves_shared) /* the driver would not bring it back: all of it stays */
         memcpy(job->stays, job->held, sizeof job->stays);
-    job->changed |=
-        memcmp(held, job->held, sizeof held) != 0 || memcmp(stays, job->stays, sizeof stays) != 0;
+    job->changed |= memcmp(held, job->held, sizeof held) != 0 ||
+                    memcmp(stays, job->stays, sizeof stays) != 0 ||
+                    memcmp(idle, job->idle, sizeof idle) != 0 ||
+                    memcmp(spilled, job->spilled, sizeof spilled) != 0;
     for (int c = 0; c < CARDS; c++)
         if (job->held[c] + job->evicted[c] > job->peak[c])
             job->peak[c] = job->held[c] + job->evicted[c];
@@ -365,6 +372,7 @@ void book_look_again(struct daemon *d)
 void book_look(struct daemon *d)
 {
     uint64_t now = now_ns();
+    bool changed = false;
     for (int j = 0; j < d->job_count; j++)
         d->jobs[j]->present = false;
     ull__ledger_each_folder(look_in, d);
@@ -391,8 +399,12 @@ void book_look(struct daemon *d)
         job->comes_back = false;
         ull__ledger_serve(job->ledger, (uint32_t)getpid());
         tell_budget(d, job);
+        shell_trimmed(d, job);
         tell_want(d, job, now);
         agree(d, job, now);
         follow(d, job);
+        changed |= job->changed;
     }
+    if (changed) /* a card may have come above its watermark */
+        shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_TICK}, NULL);
 }

@@ -52,6 +52,8 @@ struct job {
     /* By card; held is what is in its memory. */
     uint64_t held[CARDS], evicted[CARDS], stays[CARDS], want[CARDS], budget[CARDS], told_want[CARDS];
     uint64_t peak[CARDS], spilled[CARDS];
+    uint64_t idle[CARDS]; /* of held: it could give back at once */
+    bool trimming[CARDS]; /* was told to, and has not answered */
     uint64_t want_told_ns;
     struct wish run, suspend, resume;
     /* Its worker, or that it shall have one as soon as there is a place. */
@@ -74,7 +76,7 @@ struct daemon {
     int workers;
     int epoll;
     uint64_t swap_bytes[2], swap_ns[2]; /* out, in */
-    uint64_t steps, clients_ever, malformed;
+    uint64_t steps, clients_ever, malformed, trims;
 };
 
 uint64_t now_ns(void);
@@ -100,6 +102,8 @@ ull_status shell_tell(struct daemon *d, const struct ull__arbiter_event *event,
 /* The job joins, its command started or not. */
 void shell_join(struct daemon *d, struct job *job);
 void shell_leave(struct daemon *d, struct job *job);
+/* Tells what became of trims, once all processes that were asked have answered. */
+void shell_trimmed(struct daemon *d, struct job *job);
 /* A worker of the job's said something, or ended. */
 void shell_worker(struct daemon *d, struct job *job);
 /* What stands in a job's way: who holds what, in words. */

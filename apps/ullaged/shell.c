@@ -61,6 +61,9 @@ static void tell_use(struct daemon *d)
             continue;
         memcpy(use.bytes, job->held, sizeof use.bytes);
         memcpy(use.stays, job->stays, sizeof use.stays);
+        memcpy(use.trimmable, job->idle, sizeof use.trimmable);
+        for (int i = 0; i < ULL_MAX_DEVICES; i++)
+            use.spilled += job->view.spilled_bytes[i];
         job->changed = step(d, &use, NULL) != ULL_OK; /* not before it has joined */
     }
 }
@@ -144,6 +147,8 @@ static void describe(struct daemon *d, struct job *job, struct ull__arbiter_spec
     to->suspendable =
         !integrated && (spec->suspendable || (d->settings.suspend_all && d->cards.can_checkpoint));
     job->automatic = to->automatic;
+    ull__ledger_set_flag(job->ledger, ULL_FLAG_SPILL, false); /* an earlier daemon may have told it to */
+    memset(job->trimming, 0, sizeof job->trimming);
 }
 
 /* What is not of jobs is not the arbiter's: who may wait waits until there could be room at all. */
@@ -369,6 +374,59 @@ static void set_soft(struct daemon *d, struct job *job, int card, uint64_t bytes
             ull__ledger_set_soft(job->ledger, i, bytes);
 }
 
+/* Asks the processes that have something idle there, in the order of their places. */
+static void ask_to_trim(struct daemon *d, struct job *job, int card, uint64_t bytes)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    struct ull__process_view process;
+    for (int i = 0; i < spec->device_count; i++) {
+        for (int slot = 0; slot < job->view.slots_used && job->card_of[i] == card; slot++) {
+            if (bytes == 0 || !ull__ledger_process(job->ledger, slot, &process))
+                continue;
+            uint64_t part = process.idle_bytes[i] < bytes ? process.idle_bytes[i] : bytes;
+            if (part == 0 || !ull__ledger_trim(job->ledger, slot, i, part))
+                continue;
+            bytes -= part;
+            job->trimming[card] = true;
+        }
+    }
+    d->trims++;
+    if (!job->trimming[card]) /* there is nobody any more who has any */
+        shell_tell(d,
+                   &(struct ull__arbiter_event){
+                       .kind = ULL_ARB_TRIMMED, .job = job->number, .amount = (uint64_t)card},
+                   NULL);
+}
+
+/* A process that ended has answered. */
+static bool all_have_trimmed(struct job *job, int card)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    struct ull__process_view process;
+    for (int slot = 0; slot < job->view.slots_used; slot++) {
+        if (!ull__ledger_process(job->ledger, slot, &process) || process.draining)
+            continue;
+        for (int i = 0; i < spec->device_count; i++)
+            if (job->card_of[i] == card && process.trimming[i])
+                return false;
+    }
+    return true;
+}
+
+void shell_trimmed(struct daemon *d, struct job *job)
+{
+    for (int c = 0; c < d->cards.count; c++) {
+        if (!job->trimming[c] || !all_have_trimmed(job, c))
+            continue;
+        job->trimming[c] = false;
+        book_read(d, job); /* what it holds since its answer */
+        shell_tell(d,
+                   &(struct ull__arbiter_event){
+                       .kind = ULL_ARB_TRIMMED, .job = job->number, .amount = (uint64_t)c},
+                   NULL);
+    }
+}
+
 static void refuse(struct daemon *d, struct job *job)
 {
     char text[ULL_IPC_TEXT], why[ULL_IPC_TEXT - 100];
@@ -381,8 +439,6 @@ static void refuse(struct daemon *d, struct job *job)
 
 static void obey(struct daemon *d, const struct ull__arbiter_action *action)
 {
-    struct ull__arbiter_event trimmed = {
-        .kind = ULL_ARB_TRIMMED, .job = action->job, .amount = (uint64_t)action->device};
     struct job *job = book_of_number(d, action->job);
     if (!job || !job->joined)
         return;
@@ -393,8 +449,8 @@ static void obey(struct daemon *d, const struct ull__arbiter_action *action)
     case ULL_DO_REFUSE:
         refuse(d, job);
         break;
-    case ULL_DO_TRIM: /* nobody says yet that anything of his is idle */
-        shell_tell(d, &trimmed, NULL);
+    case ULL_DO_TRIM:
+        ask_to_trim(d, job, action->device, action->bytes);
         break;
     case ULL_DO_BUDGET:
         set_soft(d, job, action->device, action->bytes);

@@ -76,6 +76,19 @@ static void write_devices(FILE *out, const struct daemon *d)
     }
 }
 
+static void write_watermarks(FILE *out, const struct daemon *d)
+{
+    family(out, "ullage_device_watermark_ratio", "gauge",
+           "Of what a card has for jobs: above it idle caches are given back.");
+    for (int c = 0; c < d->cards.count; c++)
+        fprintf(out, "ullage_device_watermark_ratio{device=\"%d\",uuid=\"%s\"} %.2f\n",
+                d->cards.card[c].physical, d->cards.card[c].uuid,
+                ull__arbiter_watermark(d->arbiter, c));
+    family(out, "ullage_trims_total", "counter",
+           "Times that a job was asked to give back idle caches.");
+    fprintf(out, "ullage_trims_total %" PRIu64 "\n", d->trims);
+}
+
 static void write_row(FILE *out, const struct daemon *d, const struct job *job, int card,
                       const char *kind, uint64_t bytes)
 {
@@ -95,6 +108,7 @@ static void write_memory(FILE *out, const struct daemon *d, const struct job *jo
         write_row(out, d, job, c, "held", job->held[c] + job->evicted[c]);
         write_row(out, d, job, c, "peak", job->peak[c]);
         write_row(out, d, job, c, "spilled", job->spilled[c]);
+        write_row(out, d, job, c, "idle", job->idle[c]);
         write_row(out, d, job, c, "evicted", job->evicted[c]);
         write_row(out, d, job, c, "resident", job->held[c]);
     }
@@ -170,6 +184,7 @@ char *state_metrics(const struct daemon *d)
     family(out, "ullage_build_info", "gauge", "Always 1; the version is a label.");
     fprintf(out, "ullage_build_info{version=\"%s\"} 1\n", ULLAGE_VERSION);
     write_devices(out, d);
+    write_watermarks(out, d);
     write_jobs(out, d);
     if (d->settings.processes)
         write_processes(out, d);

@@ -135,10 +135,17 @@ static bool spill(struct ull__charge *charge)
     return charge->spilled;
 }
 
+/* Unless the daemon is to be asked first. `further`: than is reserved by now. */
+static bool spill_now(struct ull__charge *charge, uint64_t further)
+{
+    return charge->may_spill && ull__member_spills_now(member(), charge->gpu->device, further) &&
+           spill(charge);
+}
+
 bool ull__spill_instead(struct ull__charge *charge, CUresult result)
 {
     if (likely(result != CUDA_ERROR_OUT_OF_MEMORY) || charge->spilled || !charge->gpu ||
-        !spill(charge))
+        !spill_now(charge, 0))
         return false;
     ull__member_release(member(), charge->gpu->device, charge->class, charge->bytes);
     return true;
@@ -154,12 +161,12 @@ bool ull__wait_for_room(const struct ull__gpu *gpu, uint64_t bytes, struct ull__
 }
 
 /* The budget allows it, and only a soft one does not: the daemon is asked to make room (src/ledger/served.c). */
-static bool reserve_when_there_is_room(const struct ull__charge *charge)
+static bool reserve_when_there_is_room(struct ull__charge *charge)
 {
     struct ull__want want = {0};
     bool done = false;
     while (!done && ull__wait_for_room(charge->gpu, charge->bytes, &want))
-        done = try_reserve(charge);
+        done = try_reserve(charge) || spill_now(charge, charge->bytes);
     ull__member_want_over(member(), &want);
     return done;
 }
@@ -175,7 +182,8 @@ bool ull__again(struct ull__charge *charge, CUresult result)
     ull__turn(ULL_TURN_END);
     bool again = false;
     while (!again && ull__wait_for_room(charge->gpu, charge->bytes, &charge->want))
-        again = try_reserve(charge);
+        again = try_reserve(charge) || spill_now(charge, charge->bytes);
+    again = again || spill(charge); /* nothing else is left */
     if (!again) {
         ull__member_want_over(member(), &charge->want);
         charge->bytes = 0; /* nothing is left for ull__cancel to give back */
@@ -211,8 +219,9 @@ static void wait_while_suspended(const struct ull__charge *charge)
 static bool reserve_at_last(struct ull__charge *charge)
 {
     for (;;) {
-        if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) && !spill(charge) &&
-                     !reserve_when_there_is_room(charge)))
+        if (unlikely(!try_reserve(charge) && !reserve_after_settling(charge) &&
+                     !spill_now(charge, charge->bytes) && !reserve_when_there_is_room(charge) &&
+                     !spill(charge)))
             return false;
         if (likely(ull__member_asked(member()) != ULL_WANT_MOVED_OUT) || charge->spilled ||
             !is_first(charge))

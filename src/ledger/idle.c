@@ -182,12 +182,12 @@ bool ull__ledger_trim(struct ull__ledger *ledger, int number, int device, uint64
     uint64_t word = ((atomic_load(asked) >> KIB_BITS) + 1) << KIB_BITS | (kib < most ? kib : most);
     atomic_store(asked, word);
     if (ledger->copy)
-        return ull__write_word(ledger,
-                               offsetof(struct ull__ledger_file, slots) +
-                                   (size_t)number * sizeof *slot + offsetof(struct ull__slot, devices) +
-                                   (size_t)device * sizeof slot->devices[0] +
-                                   offsetof(struct ull__slot_device, trim_asked),
-                               &word, sizeof word);
+        return ull__write_word(
+            ledger,
+            offsetof(struct ull__ledger_file, slots) + (size_t)number * sizeof *slot +
+                offsetof(struct ull__slot, devices) + (size_t)device * sizeof slot->devices[0] +
+                offsetof(struct ull__slot_device, trim_asked),
+            &word, sizeof word);
     ring(slot);
     return true;
 }
@@ -197,7 +197,8 @@ void ull__slot_read_idle(struct ull__slot *slot, struct ull__process_view *view)
     for (int d = 0; d < ULL_MAX_DEVICES; d++) {
         struct ull__slot_device *device = &slot->devices[d];
         uint64_t held = view->usage[d].held_bytes, idle = atomic_load(&device->idle);
-        view->trimming[d] = atomic_load(&device->trim_done) != atomic_load(&device->trim_asked) >> KIB_BITS;
+        view->trimming[d] =
+            atomic_load(&device->trim_done) != atomic_load(&device->trim_asked) >> KIB_BITS;
         view->idle_bytes[d] = view->draining ? 0 : idle < held ? idle : held;
     }
 }

@@ -137,6 +137,11 @@ enum ull__residency ull__member_residency(struct ull__member *member);
  */
 bool ull__member_spill(struct ull__member *member, int device, uint64_t bytes);
 void ull__member_unspill(struct ull__member *member, int device, uint64_t bytes);
+/*
+ * Is it time to spill what finds no room? At once where a budget does not allow it, where no daemon serves the job, or where
+ * that one told the job to; else it is asked first (ull__member_want), for caches of others go before.
+ */
+bool ull__member_spills_now(struct ull__member *member, int device, uint64_t bytes);
 
 /* --- host memory that is pinned for moves (spill.c) ----------------------------------------------- */
 

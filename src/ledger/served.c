@@ -97,6 +97,13 @@ static struct ull__link *outermost(struct ull__member *member)
     return &member->links[member->link_count - 1];
 }
 
+bool ull__member_spills_now(struct ull__member *member, int device, uint64_t bytes)
+{
+    struct ull__ledger_file *file = outermost(member)->ledger->file;
+    return !ull__file_is_served(file) || (atomic_load(&file->flags) & ULL_FLAG_SPILL) != 0 ||
+           !ull__budgets_allow(member, 0, device, bytes);
+}
+
 static void post(const struct ull__link *link, struct ull__want *want, int device, uint64_t bytes)
 {
     struct ull__slot *slot = &link->ledger->file->slots[link->slot];

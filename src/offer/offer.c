@@ -101,7 +101,8 @@ static void *run(void *data)
     struct offer *offer = data;
     prctl(PR_SET_NAME, "ullage-idle", 0, 0, 0);
     for (;;) {
-        uint32_t bell = ull__idle_bell(offer->idle); /* before the look: what comes after it ends the sleep */
+        uint32_t bell =
+            ull__idle_bell(offer->idle); /* before the look: what comes after it ends the sleep */
         pthread_mutex_lock(&lock);
         bool stop = offer->stop;
         if (!stop)
@@ -136,9 +137,9 @@ static int ledger_device(const struct ull__idle *idle, const uint8_t b[16])
     for (int p = 0; p < 2; p++) {
         char uuid[ULL_UUID_TEXT];
         snprintf(uuid, sizeof uuid,
-                 "%s%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", prefixes[p],
-                 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-                 b[14], b[15]);
+                 "%s%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                 prefixes[p], b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10],
+                 b[11], b[12], b[13], b[14], b[15]);
         int device = ull__idle_device(idle, uuid);
         if (device >= 0)
             return device;
@@ -150,8 +151,8 @@ static struct offer *open_offer(void)
 {
     const char *job = getenv("ULLAGE_JOB");
     struct offer *offer = job && job[0] ? calloc(1, sizeof *offer) : NULL;
-    if (offer && ull__idle_open(job, (uint32_t)getpid(), ull__own_start_ticks(), &offer->idle, NULL) !=
-                     ULL_OK) {
+    if (offer && ull__idle_open(job, (uint32_t)getpid(), ull__own_start_ticks(), &offer->idle,
+                                NULL) != ULL_OK) {
         free(offer);
         return NULL;
     }

@@ -153,7 +153,8 @@ static ull_status take_region(struct ull_pool *pool, uint64_t least, uint64_t wa
 static ull_status grow(struct ull_pool *pool, uint64_t needed, uint32_t *first)
 {
     if (needed > left_under(pool)) {
-        if (needed > pool->limit_pages || pool->held - ull__regions_idle(pool) > pool->limit_pages - needed)
+        if (needed > pool->limit_pages ||
+            pool->held - ull__regions_idle(pool) > pool->limit_pages - needed)
             return ULL_E_FULL;
         ull__regions_return(pool, UINT64_MAX, pool->limit_pages - needed, 0);
     }

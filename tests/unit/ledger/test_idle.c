@@ -139,8 +139,10 @@ static void nobody_is_found_in_vain(void **state)
     struct ull__process_view own = process();
     struct ull__idle *none = NULL;
     const char *path = ull__ledger_path(ledger);
-    assert_int_equal(ull__idle_open(path, own.pid + 1, own.start_ticks, &none, NULL), ULL_E_NOT_FOUND);
-    assert_int_equal(ull__idle_open(path, own.pid, own.start_ticks + 1, &none, NULL), ULL_E_NOT_FOUND);
+    assert_int_equal(ull__idle_open(path, own.pid + 1, own.start_ticks, &none, NULL),
+                     ULL_E_NOT_FOUND);
+    assert_int_equal(ull__idle_open(path, own.pid, own.start_ticks + 1, &none, NULL),
+                     ULL_E_NOT_FOUND);
     assert_int_equal(ull__idle_open("/nowhere", own.pid, own.start_ticks, &none, NULL),
                      ULL_E_NOT_FOUND);
     assert_null(none);
@@ -150,7 +152,8 @@ static void nobody_is_found_in_vain(void **state)
 static void said_to_the_outermost(void **state)
 {
     (void)state;
-    struct ull__job_spec spec = test_spec(1, 100 * MIB); /* one device, which is the outer one's second */
+    struct ull__job_spec spec =
+        test_spec(1, 100 * MIB); /* one device, which is the outer one's second */
     snprintf(spec.devices[0].uuid, sizeof spec.devices[0].uuid, "GPU-1");
     snprintf(spec.parent, sizeof spec.parent, "%s", ull__ledger_path(ledger));
     struct ull__ledger *inner = test_create(&spec);
@@ -162,8 +165,8 @@ static void said_to_the_outermost(void **state)
     struct ull__idle *nested = NULL;
     assert_int_equal(ull__member_reserve(m, 0, ULL_CLASS_DATA, 10 * MIB), ULL_OK);
     assert_true(ull__ledger_process(inner, test_slot(m, 0), &own));
-    assert_int_equal(ull__idle_open(ull__ledger_path(inner), own.pid, own.start_ticks, &nested, NULL),
-                     ULL_OK);
+    assert_int_equal(
+        ull__idle_open(ull__ledger_path(inner), own.pid, own.start_ticks, &nested, NULL), ULL_OK);
     assert_int_equal(ull__idle_device(nested, "GPU-1"), 1);
     assert_false(ull__idle_served(nested));
     assert_true(ull__ledger_serve(ledger, 1));
