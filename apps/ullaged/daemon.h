@@ -9,6 +9,7 @@
  *   shell.c     the arbiter's events and actions
  *   worker.c    processes that move memory
  *   clients.c   who is connected
+ *   others.c    other daemons
  *   web.c       page and metrics; state.c, metrics.c what they show; history.c the past
  */
 #ifndef ULLAGED_DAEMON_H

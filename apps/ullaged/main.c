@@ -19,6 +19,7 @@
 
 #include "clients.h"
 #include "daemon.h"
+#include "others.h"
 #include "say.h"
 #include "web.h"
 
@@ -30,7 +31,9 @@ struct loop {
     int listener, signals, wishes; /* wishes: from the page */
     bool activated;                /* systemd listens for us, and keeps the socket */
     bool stop;
-    uint64_t next_look_ns;
+    uint64_t next_look_ns, watchdog_ns, next_watchdog_ns;
+    int argc;
+    char **argv;
 };
 
 static void watch(struct loop *loop, int fd)
@@ -98,12 +101,57 @@ static bool prepare(struct loop *loop)
     return true;
 }
 
+/* What needs a socket or a file stays as it is. */
+static void keep_places(struct settings *fresh, const struct settings *old)
+{
+    const struct {
+        const char *key;
+        char *now;
+        const char *before;
+        size_t size;
+    } places[] = {{"socket", fresh->socket, old->socket, sizeof fresh->socket},
+                  {"listen", fresh->listen, old->listen, sizeof fresh->listen},
+                  {"token_file", fresh->token_file, old->token_file, sizeof fresh->token_file},
+                  {"history", fresh->history, old->history, sizeof fresh->history}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (strcmp(places[i].now, places[i].before) != 0)
+            say(LOG_WARN, "%s is '%.100s' now: that takes effect when ullaged starts again",
+                places[i].key, places[i].now);
+        snprintf(places[i].now, places[i].size, "%s", places[i].before);
+    }
+}
+
+/* All of it or nothing. */
+static void reload(struct loop *loop)
+{
+    static struct settings fresh;
+    struct daemon *d = &loop->d;
+    struct ull_error err = {""};
+    memset(&fresh, 0, sizeof fresh);
+    notify("RELOADING=1");
+    bool good = settings_parse(loop->argc, loop->argv, &fresh) == 0;
+    if (good) {
+        keep_places(&fresh, &d->settings);
+        if (fresh.host_percent == d->settings.host_percent && fresh.host_percent > 0)
+            fresh.arbiter.host_bytes = d->settings.arbiter.host_bytes; /* of what was free then */
+        good = ull__arbiter_configure(d->arbiter, &fresh.arbiter, &err) == ULL_OK;
+    }
+    if (good)
+        d->settings = fresh;
+    say(good ? LOG_TELL : LOG_ERROR, "%s%s",
+        good ? "read its configuration again" : "the configuration stays as it was: it cannot be read",
+        err.message);
+    notify("READY=1");
+}
+
 static void take_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
     while (read(loop->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             loop->stop = true;
+        if (info.ssi_signo == SIGHUP)
+            reload(loop);
         while (waitpid(-1, NULL, WNOHANG) > 0)
             continue;
     }
@@ -141,7 +189,12 @@ static void look(struct loop *loop, uint64_t now)
         shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_TICK}, NULL);
     clients_tick(d);
     web_show(d);
+    others_look(now);
     loop->next_look_ns = now_ns() + TICK_MS * MS;
+    if (loop->watchdog_ns > 0 && now >= loop->next_watchdog_ns) {
+        notify("WATCHDOG=1"); /* after a whole round: one that hangs in it is not alive */
+        loop->next_watchdog_ns = now + loop->watchdog_ns / 2;
+    }
 }
 
 static void run(struct loop *loop)
@@ -169,6 +222,7 @@ static void finish(struct loop *loop)
     if (!loop->activated)
         unlink(d->settings.socket);
     book_close(d);
+    others_close();
     cards_close(&d->cards);
     ull__arbiter_destroy(d->arbiter);
 }
@@ -182,6 +236,9 @@ int main(int argc, char **argv)
     code = settings_parse(argc, argv, &loop.d.settings);
     if (code != 0)
         return code < 0 ? 0 : code;
+    loop.argc = argc;
+    loop.argv = argv;
+    loop.watchdog_ns = watchdog_ns();
     if (!prepare(&loop))
         return 1;
     look(&loop, now_ns());

@@ -2,6 +2,7 @@
 #include "say.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,16 @@ void notify(const char *state)
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path))) < 0)
         say(LOG_WARN, "cannot tell systemd '%.40s'", state);
     close(fd);
+}
+
+uint64_t watchdog_ns(void)
+{
+    const char *time = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    bool ours = time && (!pid || atol(pid) == (long)getpid());
+    uint64_t ns = ours ? strtoull(time, NULL, 10) * 1000 : 0;
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+    return ns;
 }
 
 int listen_descriptors(void)

@@ -94,6 +94,7 @@ static int take_host(const struct ull__conf_item *item, struct settings *s)
     struct ull_error err;
     if (item->set && ull__size_or_share_parse(item->value, &size, &err) != ULL_OK)
         return bad(item, "host_memory", "a size as 64GiB, or 80% of what is free at the start");
+    s->host_percent = size.percent;
     s->arbiter.host_bytes = size.percent > 0
                                 ? (uint64_t)((double)proc_memory_available() * size.percent / 100)
                                 : size.bytes;
@@ -193,6 +194,8 @@ int settings_parse(int argc, char **argv, struct settings *settings)
     static struct ull__conf conf;
     struct ull_error err = {""};
     int option;
+    memset(&conf, 0, sizeof conf); /* it may be read again */
+    optind = 0;
     if (ull__conf_load(&conf, &err) != ULL_OK) {
         say(LOG_ERROR, "%s", err.message);
         return USAGE;

@@ -13,6 +13,7 @@
 
 struct settings {
     struct ull__arbiter_options arbiter; /* without devices */
+    double host_percent;                 /* host_memory is this share of what was free; 0: a size */
     bool suspend_all;                    /* also jobs that were not started with --suspendable */
     bool has_operators;
     gid_t operators; /* members may act on everybody's jobs and take any priority */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "others.h"
 #include "web.h"
 
 static const enum ull__job_state states[] = {ULL_JOB_WAITING, ULL_JOB_RUNNING, ULL_JOB_SUSPENDING,
@@ -84,6 +85,9 @@ static void write_watermarks(FILE *out, const struct daemon *d)
         fprintf(out, "ullage_device_watermark_ratio{device=\"%d\",uuid=\"%s\"} %.2f\n",
                 d->cards.card[c].physical, d->cards.card[c].uuid,
                 ull__arbiter_watermark(d->arbiter, c));
+    family(out, "ullage_other_daemons", "gauge",
+           "Daemons that share the cards with this one and do not know its promises.");
+    fprintf(out, "ullage_other_daemons %d\n", others_count());
     family(out, "ullage_trims_total", "counter",
            "Times that a job was asked to give back idle caches.");
     fprintf(out, "ullage_trims_total %" PRIu64 "\n", d->trims);

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+#
+# The daemon among others: what it tells systemd, a configuration that is read again, and another daemon beside it.
+#
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+# shellcheck source=tests/e2e/share/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cards 600MiB
+port=$((20000 + $$ % 20000))
+chmod a+rx "$T"
+
+# --- as systemd starts it
+cat >"$T/listen.py" <<'P'
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+while True:
+    text = s.recv(4096).decode().split("\n")[0]
+    with open(sys.argv[2], "a") as out:
+        print(text, file=out)
+P
+spawn env -u LD_LIBRARY_PATH python3 "$T/listen.py" "$T/notify" "$T/told"
+wait_for 10 test -S "$T/notify"
+printf '%s\n' "listen = 127.0.0.1:$port" "history = none" "watermark = 80%" >"$T/config/ullage/ullage.conf"
+export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=600000
+start_daemon
+unset NOTIFY_SOCKET WATCHDOG_USEC
+told() { [ "$(grep -cx "$1" "$T/told")" -ge "$2" ]; }
+check "it says that it is ready" wait_for 5 told READY=1 1
+check "and that it lives, again and again" wait_for 10 told WATCHDOG=1 4
+is "not more often than it should" "$(($(grep -cx WATCHDOG=1 "$T/told") < 40))" 1
+
+# --- the configuration, read again
+watermark() {
+    env -u LD_LIBRARY_PATH python3 -c "
+import sys, urllib.request
+text = urllib.request.urlopen('http://127.0.0.1:$port/metrics').read().decode()
+print(next(l.split()[-1] for l in text.splitlines() if l.startswith('ullage_device_watermark_ratio')))"
+}
+is_watermark() { [ "$(watermark)" = "$1" ]; }
+check "the watermark is what was configured" wait_for 5 is_watermark 0.80
+printf '%s\n' "listen = none" "history = none" "watermark = 65%" "host_memory = 1GiB" >"$T/config/ullage/ullage.conf"
+kill -HUP "$DAEMON"
+check "SIGHUP reads it again" wait_for 10 is_watermark 0.65
+like "and says so" "$(cat "$T/$DAEMON.err")" 'read its configuration again'
+like "also what it cannot change" "$(cat "$T/$DAEMON.err")" "listen is '' now: that takes effect when ullaged starts again"
+check "systemd hears of both ends" wait_for 5 told READY=1 2
+is "in that order" "$(grep -vx WATCHDOG=1 "$T/told" | tr '\n' ' ')" "READY=1 RELOADING=1 READY=1 "
+echo "watermark = 20%" >"$T/config/ullage/ullage.conf"
+kill -HUP "$DAEMON"
+wait_for 10 grep -q "stays as it was" "$T/$DAEMON.err"
+like "what is wrong changes nothing" "$(cat "$T/$DAEMON.err")" "watermark is '20%' .*expected 60% to 90%"
+is "it goes on as before" "$(watermark)" 0.65
+
+# --- two of them
+configure
+spawn "$ULLAGED" --socket "$T/second.sock"
+second=$PID
+check "a second one of the same user says what that means" \
+    wait_for 10 grep -q "another ullaged of this user (process $DAEMON) runs beside this one" "$T/$second.err"
+kill -KILL "$DAEMON"
+wait_for 10 gone "$DAEMON"
+others=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+if [ "$(id -u)" != 0 ] || ! "${others[@]}" "$ULLAGED" --version >/dev/null 2>&1; then
+    skip "another user's" "needs root, and a build that others may read"
+    done_testing
+fi
+chmod -R a+rX "$T"
+mkdir "$T/theirs"
+chown 65534:65534 "$T/theirs"
+umask 000
+mkdir -p "$ULLAGE_FAKE_STATE"
+chmod -R a+rwX "$ULLAGE_FAKE_STATE"
+spawn "${others[@]}" env "HOME=$T/theirs" "XDG_STATE_HOME=$T/theirs" "$ULLAGED" --socket "$T/theirs/ullaged.sock"
+theirs=$PID
+check "another user's sees root's" \
+    wait_for 10 grep -q "the machine's ullaged (root's, process $second) runs beside this one" "$T/$theirs.err"
+check "and root's sees it" \
+    wait_for 10 grep -q "an ullaged of user 65534 (process $theirs) runs beside this one" "$T/$second.err"
+kill -KILL "$theirs"
+check "until it ends" wait_for 10 grep -q "user 65534 (process $theirs) has ended" "$T/$second.err"
+kill "$second"
+wait_for 10 gone "$second"
+is "one that ends leaves no sign" "$(find "$T/shm" -name 'ullaged-0')" ""
+done_testing
