@@ -70,15 +70,18 @@ static void show_oneself(void)
         text[got > 0 ? got : 0] = 0;
         if (++all.failures == TWICE) /* once may be a look of another one's */
             say(LOG_WARN,
-                "another ullaged of this user (process %ld) runs beside this one, at another socket: "
-                "each job is served by the one that finds it first, and neither knows what the other "
+                "another ullaged of this user (process %ld) runs beside this one, at another "
+                "socket: "
+                "each job is served by the one that finds it first, and neither knows what the "
+                "other "
                 "promises; stop one of them",
                 atol(text));
         close(fd);
         return;
     }
     int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length)
+    if (fchmod(fd, 0644) != 0 || ftruncate(fd, 0) != 0 ||
+        pwrite(fd, text, (size_t)length, 0) != length)
         say(LOG_WARN, "cannot write %s: other daemons will not know this one's number", all.path);
     all.fd = fd;
     all.failures = 0;

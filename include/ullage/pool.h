@@ -18,6 +18,10 @@
  * A pool is its process's own: in a forked child every call on it answers ULL_E_NO_DEVICE and does nothing, so
  * that destructors may run there. (Adaptors of policy.h have locks of their own; leave them alone there.)
  *
+ * In a job of `ullage run` (ULLAGE_JOB is set) that ullaged serves, pages of a card that nobody needed for a second are
+ * offered to others, and given back when they are asked for, by a thread of the library's that lives as long as
+ * there are pools. Do not unload the library meanwhile.
+ *
  * All functions are thread safe. Addresses are of the device: do not read them from the host.
  */
 #ifndef ULLAGE_POOL_H

@@ -26,9 +26,8 @@ static int set_up(void **state)
     struct ull__job_spec spec = test_spec(2, 1000 * MIB);
     snprintf(spec.devices[1].uuid, sizeof spec.devices[1].uuid, "%s", uuid_text);
     ledger = test_create(&spec);
-    struct ull__identity self = {.pid = (uint32_t)getpid(),
-                                 .start_ticks = ull__own_start_ticks(),
-                                 .command = "test"};
+    struct ull__identity self = {
+        .pid = (uint32_t)getpid(), .start_ticks = ull__own_start_ticks(), .command = "test"};
     assert_int_equal(ull__member_join(ull__ledger_path(ledger), &self, &m, NULL), ULL_OK);
     assert_int_equal(ull__member_reserve(m, 1, ULL_CLASS_DATA, 600 * MIB), ULL_OK); /* the fake card's */
     assert_true(ull__ledger_serve(ledger, (uint32_t)getpid()));

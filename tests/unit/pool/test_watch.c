@@ -139,8 +139,9 @@ static void the_watermark_is_as_before(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(told_of_both_ends), TEST(the_least_since_the_last_look), TEST(as_a_trim_would),
-        TEST(never_waits),       TEST(loose_pages_too),               TEST(the_watermark_is_as_before),
+        TEST(told_of_both_ends), TEST(the_least_since_the_last_look),
+        TEST(as_a_trim_would),   TEST(never_waits),
+        TEST(loose_pages_too),   TEST(the_watermark_is_as_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
