@@ -79,12 +79,12 @@ static void write_devices(FILE *out, const struct daemon *d)
 
 static void write_watermarks(FILE *out, const struct daemon *d)
 {
-    family(out, "ullage_device_watermark_ratio", "gauge",
-           "Of what a card has for jobs: above it idle caches are given back.");
+    family(out, "ullage_device_watermark_bytes", "gauge",
+           "What jobs may hold of a card before idle caches are given back.");
     for (int c = 0; c < d->cards.count; c++)
-        fprintf(out, "ullage_device_watermark_ratio{device=\"%d\",uuid=\"%s\"} %.2f\n",
+        fprintf(out, "ullage_device_watermark_bytes{device=\"%d\",uuid=\"%s\"} %.0f\n",
                 d->cards.card[c].physical, d->cards.card[c].uuid,
-                ull__arbiter_watermark(d->arbiter, c));
+                ull__arbiter_watermark(d->arbiter, c) * (double)d->cards.card[c].capacity);
     family(out, "ullage_other_daemons", "gauge",
            "Daemons that share the cards with this one and do not know its promises.");
     fprintf(out, "ullage_other_daemons %d\n", others_count());

@@ -122,9 +122,9 @@ static bool start_thread(struct offer *offer)
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    sigprocmask(SIG_SETMASK, &all, &old); /* this thread's mask; the new one inherits it */
     int failed = pthread_create(&offer->thread, &attributes, run, offer);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     return failed == 0;
 }

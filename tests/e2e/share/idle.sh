@@ -14,6 +14,7 @@ configure "suspend = asked" "watermark = 90%"
 start_daemon
 held() { ps_json "sum(v['held_bytes'] for j in d['jobs'] if j['name'] == '$1' for v in j['devices'])"; }
 # holds_at_most NAME MIB
+# shellcheck disable=SC2317 # by wait_for
 holds_at_most() { [ "$(held "$1")" -le $(($2 * MIB)) ]; }
 
 # --- a job that only keeps what another one needs
@@ -70,4 +71,5 @@ is "without anybody's being moved" "$(job_value high state)" running
 touch "$T/end"
 wait_for 10 gone "$spills"
 is "it ends well" "$(grep -c '^alloc 0$' "$T/$spills.out")" 2
+kill -KILL "$high"
 done_testing

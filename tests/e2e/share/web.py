@@ -45,7 +45,7 @@ def check(text):
         assert key not in seen, f"the same series twice: {line}"
         seen.add(key)
         float(value)
-        assert re.search(r"_(bytes|seconds|total|info|state)$", name), f"{name} has no unit"
+        assert re.search(r"_(bytes|seconds|total|info|state|daemons)$", name), f"{name} has no unit"
     return {name for name, _ in seen}
 
 
