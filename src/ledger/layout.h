@@ -101,8 +101,8 @@ struct ull__slot {
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
     _Atomic uint64_t moving_ns;                  /* (M) that the bytes took so far */
     _Atomic uint64_t pinned;                     /* (M) host memory that is kept for moves */
-    _Atomic uint32_t answers; /* (A) futex: + 2 for every answer of the daemon to its wants */
-    _Atomic uint32_t denials; /* (A) of these, the last that said no; 0: none did */
+    _Atomic uint32_t answers;   /* (A) futex: + 2 for every answer of the daemon to its wants */
+    _Atomic uint32_t denials;   /* (A) of these, the last that said no; 0: none did */
     _Atomic uint32_t trim_bell; /* (A) futex: + 1 for every trim that is asked for */
     _Atomic uint32_t trouble_version; /* (M) odd while trouble is written */
     char trouble[ULL_TROUBLE_TEXT];   /* (M) why the last command was refused */

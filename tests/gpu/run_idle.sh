@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Idle caches on a real card: a program with a pool that only keeps memory gives it to another job that needs it, by
+# libullage.so and by PyTorch; and the daemon's watermark. About 60 s on an H200. Exit 0 if all checks passed.
+#
+#   tests/gpu/run_idle.sh [OUTPUT_DIR]     on a machine with a GPU; PyTorch for its part
+#
+# BUILD names a build that is there already, with ullaged and the tests' guests (cache, guest); else build/gpu is
+# made. KEEP and NEED: MiB (60 % and 60 % of the card); LIVE: that stay in use (1024).
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+out=${1:-build/gpu-results}
+build=${BUILD:-build/gpu}
+mkdir -p "$out"
+passed=0
+failed=0
+
+say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
+check() { # check NAME CONDITION...: the rest is a command
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        echo "ok: $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+    fi
+}
+
+say "build"
+if ! [ -e "$build/ullaged" ]; then
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$out/build-idle.log" 2>&1 &&
+        cmake --build "$build" -j "$(nproc)" --target ullage ullaged cache guest ullage-torch >>"$out/build-idle.log" 2>&1
+fi
+check "builds here" [ -e "$build/ullaged" ] || { tail -n 20 "$out/build-idle.log"; exit 1; }
+build=$(cd "$build" && pwd)
+ullage=$build/ullage
+guests=$build/tests/e2e/guests
+state=$(mktemp -d)
+export ULLAGE_SHM_DIR=$state/shm XDG_STATE_HOME=$state XDG_CONFIG_HOME=$state/config ULLAGE_SOCKET=$state/ullaged.sock
+export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+mkdir -p "$state/shm" "$state/config/ullage"
+printf '%s\n' "listen = none" "history = none" "suspend = asked" "watermark = 90%" >"$state/config/ullage/ullage.conf"
+pids=()
+clean_up() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done
+    rm -rf "$state"
+}
+trap clean_up EXIT
+began() { date +%s%N; }
+ms_since() { echo $((($(date +%s%N) - $1) / 1000000)); }
+wait_for() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.02
+    done
+}
+held_gib() { # JOB
+    "$ullage" ps -o json | python3 -c '
+import json, sys
+print(round(sum(v["held_bytes"] for j in json.load(sys.stdin)["jobs"] if j["name"] == sys.argv[1]
+                for v in j["devices"]) / 2**30, 1))' "$1"
+}
+
+say "machine"
+date -u +%Y-%m-%d
+git rev-parse --short HEAD 2>/dev/null
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+card=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
+KEEP=${KEEP:-$((card * 60 / 100))}
+NEED=${NEED:-$((card * 60 / 100))}
+LIVE=${LIVE:-1024}
+"$build/ullaged" 2>"$out/idle-ullaged.log" &
+pids+=($!)
+wait_for 10 grep -q serves "$out/idle-ullaged.log"
+
+# scene TITLE FILE COMMAND...: the command keeps and makes FILE; another job needs more than is left
+scene() {
+    local title=$1 file=$2 keeper needer start
+    shift 2
+    say "$title: $KEEP MiB are kept, $NEED are needed"
+    "$ullage" run -q -m 95% --name keeps -- "$@" >"$out/idle-keeps.txt" 2>&1 &
+    keeper=$!
+    pids+=("$keeper")
+    check "it keeps what it freed" wait_for 90 test -e "$file"
+    echo "kept: $(held_gib keeps) GiB"
+    sleep 1.5
+    start=$(began)
+    "$ullage" run -q -m 95% --name needs -- "$guests/guest" init device 0 alloc "${NEED}MiB" touch "$file.has" wait "$file.stop" \
+        >"$out/idle-needs.txt" 2>&1 &
+    needer=$!
+    pids+=("$needer")
+    check "another one gets it" wait_for 70 test -e "$file.has"
+    echo "after $(ms_since "$start") ms, its context included; kept now: $(held_gib keeps) GiB"
+    check "by an allocation that succeeded" grep -qx "alloc 0" "$out/idle-needs.txt"
+    touch "$file.stop"
+    check "it ends" wait_for 30 sh -c "! kill -0 $needer 2>/dev/null"
+    check "and so does the other" wait_for 60 sh -c "! kill -0 $keeper 2>/dev/null"
+}
+
+scene "libullage.so" "$state/a" "$guests/cache" take "${LIVE}MiB" take "${KEEP}MiB" check free take "${LIVE}MiB" \
+    touch "$state/a" wait "$state/a.stop" check take "${KEEP}MiB" check
+check "with every byte right, before and after" [ "$(grep -c "check right" "$out/idle-keeps.txt")" = 3 ]
+
+if ! python3 -c 'import torch' 2>/dev/null; then
+    echo "left out: PyTorch"
+else
+    export ULLAGE_TORCH_LIBRARY=$build/libullage-torch.so PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
+    scene "PyTorch" "$state/b" python3 tests/gpu/idle_torch.py "$KEEP" "$state/b" "$state/b.stop"
+    cat "$out/idle-keeps.txt"
+    check "with the same result before and after" python3 -c '
+import json, sys
+d = json.loads(open(sys.argv[1]).read().splitlines()[-1])
+sys.exit(not (d["first"] == d["last"] and d["steps"] > 0))' "$out/idle-keeps.txt"
+fi
+cat "$out/idle-ullaged.log"
+say "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
