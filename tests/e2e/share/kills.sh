@@ -31,7 +31,7 @@ children() {
 # What is left on the host: files of jobs, bytes of the fake card's, sockets, and processes but the daemon.
 left_on_host() {
     local file pid
-    find "$T/shm" -type f
+    find "$T/shm" -type f ! -name 'ullaged-*' # the daemon's sign for others
     for file in "$ULLAGE_FAKE_STATE"/data*; do
         [ -e "$file" ] && [ "$(stat -c %b "$file")" -gt 0 ] && echo "$file"
     done
