@@ -61,13 +61,13 @@ struct ull__slot_device {
     _Atomic uint64_t peak_by_class[ULL_CLASSES]; /* (O) */
     _Atomic uint64_t peak;                       /* (O) */
     _Atomic uint32_t grants;                     /* (O) requests that succeeded, while few */
-    _Atomic uint64_t sequence; /* (O) last used; never goes back, also when the slot is reused */
-    _Atomic uint64_t applied;  /* (A) highest sequence of this slot whose tag was overwritten */
-    struct ull__intent intent; /* (O) */
-    _Atomic uint64_t evicted;  /* (M) of what is held: moved to the host */
-    _Atomic uint64_t spilled;  /* (O) in host memory from the start; not in held */
-    _Atomic uint64_t want;     /* (O) allocations that wait for room, added up */
-    _Atomic uint64_t hidden;   /* (O) of what is held by contexts: in no process's figure */
+    _Atomic uint64_t sequence;   /* (O) last used; never goes back, also when the slot is reused */
+    _Atomic uint64_t applied;    /* (A) highest sequence of this slot whose tag was overwritten */
+    struct ull__intent intent;   /* (O) */
+    _Atomic uint64_t evicted;    /* (M) of what is held: moved to the host */
+    _Atomic uint64_t spilled;    /* (O) in host memory from the start; not in held */
+    _Atomic uint64_t want;       /* (O) allocations that wait for room, added up */
+    _Atomic uint64_t hidden;     /* (O) of what is held by contexts: in no process's figure */
     _Atomic uint64_t idle;       /* (A) that the process could give back; its parts added up */
     _Atomic uint64_t trim_asked; /* (A) number << 48 | KiB to give back (idle.c) */
     _Atomic uint64_t trim_done;  /* (A) number of the last that was carried out */

@@ -185,9 +185,9 @@ struct ull__process_view {
     uint64_t want_bytes[ULL_MAX_DEVICES];    /* allocations that wait for room */
     uint64_t pinned_bytes;                   /* of host memory, kept for what is moved out */
     uint64_t hidden_bytes[ULL_MAX_DEVICES]; /* of what is held: in no process's figure of the driver */
-    uint64_t idle_bytes[ULL_MAX_DEVICES];    /* of what is held: it could give back at once */
-    bool trimming[ULL_MAX_DEVICES];          /* was asked to, and has not answered */
-    char trouble[ULL_TROUBLE_TEXT];          /* why it was refused, or what is in its way; or "" */
+    uint64_t idle_bytes[ULL_MAX_DEVICES]; /* of what is held: it could give back at once */
+    bool trimming[ULL_MAX_DEVICES];       /* was asked to, and has not answered */
+    char trouble[ULL_TROUBLE_TEXT];       /* why it was refused, or what is in its way; or "" */
 };
 
 struct ull__account_view {
