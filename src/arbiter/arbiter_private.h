@@ -16,11 +16,11 @@
 enum { DEVICES = ULL_ARBITER_DEVICES };
 
 #define SECOND 1000000000ull
-#define STUCK_NS (SECOND / 10) /* a want unmet for so long: the job is not running */
-#define TRIM_NS (2 * SECOND)   /* an answer to TRIM is waited for so long */
-#define GRANT_NS (5 * SECOND)  /* what was granted is set aside for so long */
+#define STUCK_NS (SECOND / 10)  /* a want unmet for so long: the job is not running */
+#define TRIM_NS (2 * SECOND)    /* an answer to TRIM is waited for so long */
+#define GRANT_NS (5 * SECOND)   /* what was granted is set aside for so long */
 #define MISSING_NS (5 * SECOND) /* what a refusal showed to be missing is believed for so long */
-#define AHEAD_NS (10 * SECOND) /* between trims ahead of need of the same job */
+#define AHEAD_NS (10 * SECOND)  /* between trims ahead of need of the same job */
 #define LOWEST_MARK 0.60
 #define HIGHEST_MARK 0.90
 #define MARK_STEP 0.02
