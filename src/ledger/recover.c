@@ -63,12 +63,15 @@ int ull__assume_listed(void *data, const char *uuid, uint32_t driver_pid, uint64
     return 1;
 }
 
+/* Under the driver's pid, or our own: after an exec the driver's is known only with the first context. */
 static bool another_lives_with(struct ull__ledger_file *file, int except, uint32_t driver_pid)
 {
+    uint32_t pid = atomic_load(&file->slots[except].pid);
     int used = (int)atomic_load(&file->slots_used);
     for (int i = 0; i < used; i++)
         if (i != except && atomic_load(&file->slots[i].state) == SLOT_LIVE &&
-            atomic_load(&file->slots[i].driver_pid) == driver_pid)
+            (atomic_load(&file->slots[i].driver_pid) == driver_pid ||
+             atomic_load(&file->slots[i].pid) == pid))
             return true;
     return false;
 }

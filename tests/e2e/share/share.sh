@@ -52,7 +52,7 @@ jobs=()
 for p in 1 2 3; do
     option=--suspendable
     [ $p != 2 ] || option=--quiet
-    spawn "$ULLAGE" run -q "$option" -m 200MiB --priority $p --name p$p -- "$GUESTS/share" 4 40MiB 3 "$T/ended.p$p"
+    spawn "$ULLAGE" run -q "$option" -m 200MiB --priority $p --name p$p -- "$GUESTS/share" 4 40MiB 10 "$T/ended.p$p"
     jobs+=("$PID")
     sleep 0.4
 done

@@ -50,7 +50,7 @@ kill -KILL "$(cat "$T/h.pid")"
 inherited() { [ "$(ps_json "[len(j['processes']) for j in d['jobs']]")" = "[1]" ]; }
 check "the owner is gone" wait_for 10 inherited
 held=$(job_value heir resident_bytes)
-between "its block is held still" "$held" $((102 * MIB)) $((109 * MIB))
+between "its block is held still" "$held" $((102 * MIB)) $((116 * MIB))
 capture "$ULLAGE" suspend heir
 is "nothing can be moved" "$CODE $(job_value heir evicted_bytes)" "0 0"
 "$ULLAGE" resume -q heir
