@@ -24,6 +24,7 @@ notebook=$PID
 wait_for 10 grep -q ready "$T/$notebook.out"
 shows 'a job appears' '^train +[0-9]+ root +0 +4\.0G +1\.5G'
 shows 'and its tree' '^   └─ guest'
+shows 'and the other job' '^notebook '
 shows 'the selection is on the first row, the sort on what is held' '▼HELD'
 is 'largest first' "$(pane | grep -oE '^(train|notebook)' | xargs)" 'train notebook'
 shows 'after some rounds there is a verdict' '^notebook .* steady'
