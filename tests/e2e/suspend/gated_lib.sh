@@ -50,7 +50,7 @@ count_of() { # FILE made by the word `progress`
 
 # Suspends and resumes at different moments until the job has ended; $SUSPENDED counts, $WRONG tells what was not
 # as it must be.
-MOST=${ULLAGE_TEST_SUSPENSIONS:-6}
+MOST=${ULLAGE_TEST_SUSPENSIONS:-4}
 LEAST=1
 suspend_all_the_time() { # NAME [PROGRESS_FILE]
     local before after
