@@ -128,17 +128,33 @@ void ull__plan_layout_finish(struct ull__plan_layout *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
+/* What other devices hold of weights, gradients and state, or the host, is not here. */
+static void take_shares(const struct ull__planner *planner, const struct ull__plan *plan,
+                        const struct ull__program *program, int64_t bytes[ULL_ROLES])
+{
+    int64_t state = bytes[ULL_ROLE_OPTIMIZER] + bytes[ULL_ROLE_MASTER];
+    int64_t others = program->persistent_bytes - state - bytes[ULL_ROLE_PARAMETER];
+    int devices = planner->request.devices > 1 ? planner->request.devices : 1;
+    if (plan->zero_stage >= 3) {
+        bytes[ULL_ROLE_PARAMETER] = (int64_t)((double)bytes[ULL_ROLE_PARAMETER] * (1.0 / devices));
+    }
+    /* Those that live over micro-steps; what passes is added from the stays. */
+    bytes[ULL_ROLE_GRADIENT] =
+        plan->bound_bytes - plan->persistent_bytes - (plan->cost.peak_bytes - program->step_bytes);
+    int64_t kept = plan->persistent_bytes - others - bytes[ULL_ROLE_PARAMETER];
+    double share = state > 0 ? (double)kept / (double)state : 0;
+    bytes[ULL_ROLE_MASTER] =
+        plan->offload_optimizer ? 0 : (int64_t)((double)bytes[ULL_ROLE_MASTER] * share);
+    bytes[ULL_ROLE_OPTIMIZER] = kept - bytes[ULL_ROLE_MASTER];
+}
+
 void ull__plan_layout_bytes(const struct ull__planner *planner, int plan,
                             const struct ull__plan_layout *layout, int place,
                             int64_t bytes[ULL_ROLES])
 {
     const struct ull__program *program = ull__planner_program(planner, plan);
     memcpy(bytes, program->role_bytes, sizeof(program->role_bytes));
-    if (planner->plans[plan].offload_optimizer) {
-        int64_t gone = program->persistent_bytes - planner->plans[plan].persistent_bytes;
-        bytes[ULL_ROLE_OPTIMIZER] += bytes[ULL_ROLE_MASTER] - gone;
-        bytes[ULL_ROLE_MASTER] = 0;
-    }
+    take_shares(planner, &planner->plans[plan], program, bytes);
     for (int i = 0; i < layout->stay_count; ++i) {
         const struct ull__stay *stay = &layout->stays[i];
         int begin = stay->joins != ULL_NONE ? stay->begin + 1 : stay->begin;
