@@ -97,7 +97,10 @@ static bool print_components(const struct plan_result *result, const struct ull_
     return true;
 }
 
-static void print_steps(const struct plan_result *result)
+/* What each is comes behind it where there is room: the longest takes the columns below. */
+enum { WIDE = 50 + 56 };
+
+static void print_steps(const struct plan_result *result, int width)
 {
     struct ull__plan_step steps[ULL_TECHNIQUES];
     int count;
@@ -111,10 +114,11 @@ static void print_steps(const struct plan_result *result)
         int64_t saved = steps[i - 1].bound_bytes - steps[i].bound_bytes;
         snprintf(more, sizeof(more), "%s%s", saved < 0 ? "-" : "",
                  bytes_text(saved < 0 ? -saved : saved, bytes));
-        printf("  %-20s %12s %12s  %s\n", ull__technique_text(steps[i].technique), more,
+        printf("  %-20s %12s %12s%s%s\n", ull__technique_text(steps[i].technique), more,
                seconds_text(steps[i].step_seconds - steps[i - 1].step_seconds, true, seconds,
                             sizeof(seconds)),
-               ull__technique_what(steps[i].technique));
+               width >= WIDE ? "  " : "",
+               width >= WIDE ? ull__technique_what(steps[i].technique) : "");
     }
 }
 
@@ -266,7 +270,7 @@ bool plan_print_text(const struct plan_result *result, int width)
     if (!print_components(result, plain, plan)) {
         return false;
     }
-    print_steps(result);
+    print_steps(result, width);
     print_reasons(result, plain, plan, width);
     print_thumb(result, plan, width);
     printf("\n(*) the context and handles of libraries, taken from the budget first\n");
