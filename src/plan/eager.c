@@ -5,54 +5,19 @@
  * it: the program, until the last operator of the forward pass that reads it; autograd, for what an operator
  * saved, until its gradient has run; a gradient, until it has been passed on.
  */
-#include "eager.h"
-
 #include <stdlib.h>
 #include <string.h>
 
+#include "eager_private.h"
 #include "error.h"
-#include "op.h"
-#include "ops.h"
 
-enum { ROUND = 512, SAVED_MOST = 16 };
+enum { ROUND = 512 };
 
 /*
  * cuBLAS has a workspace for each thread that calls it, and the backward pass runs in a thread of its own: 32 MiB on
  * Hopper (PyTorch, CUDABlas.cpp, parseChosenWorkspaceSize).
  */
 enum { BLAS_WORKSPACE = 32 << 20, BLAS_THREADS = 2 };
-
-struct storage {
-    int64_t bytes;
-    int references;
-};
-
-/* What autograd keeps of one run of an operator. */
-struct saved {
-    int storages[SAVED_MOST];
-    int count;
-};
-
-struct eager {
-    const struct ull__graph *graph;
-    const int64_t *values;
-    struct ull__eager_mode mode;
-    int64_t live, peak;
-    bool failed;
-
-    struct storage *storages;
-    int storage_count, storage_room;
-
-    int *of;          /* by tensor: its storage while the forward pass refers to it; ULL_NONE */
-    bool *half;       /* by tensor: 16 bits under autocast */
-    bool *scattered;  /* by tensor: not in order of rows, so that a reshape copies it */
-    bool *wanted;     /* by tensor: a gradient is needed */
-    int *last_reader; /* by tensor: a node; of a view, that of everything that looks at its memory */
-    int *first_reader;   /* by tensor: a node */
-    int *cached;         /* by tensor: the 16-bit copy of a weight in autocast's cache; ULL_NONE */
-    int *gradient;       /* by tensor: storage of its gradient in the backward pass; ULL_NONE */
-    struct saved *saved; /* by node */
-};
 
 /* --- Storages --- */
 
@@ -90,177 +55,6 @@ static void let_go(struct eager *e, int storage)
     }
 }
 
-/* Bytes of a tensor in the type that it has in this mode, or in 16 bits. */
-static int64_t bytes_of(struct eager *e, int tensor, bool half)
-{
-    int64_t elements = ull__tensor_elements(e->graph, tensor, e->values);
-    int bits = half ? 16 : ull__type_bits(e->graph->tensors[tensor].type);
-    if (elements < 0 || elements > INT64_MAX / 128) {
-        e->failed = true;
-        return 0;
-    }
-    return (elements * bits + 7) / 8;
-}
-
-static int64_t own_bytes(struct eager *e, int tensor)
-{
-    return bytes_of(e, tensor, e->half[tensor]);
-}
-
-static bool is_weight(const struct eager *e, int tensor)
-{
-    return e->graph->tensors[tensor].role == ULL_ROLE_PARAMETER &&
-           e->graph->tensors[tensor].node == ULL_NONE;
-}
-
-/* --- Rules --- */
-
-enum casts { CAST_NONE, CAST_HALF, CAST_FULL };
-
-/* Autocast's lists. */
-static enum casts casts_of(const struct ull__node *node)
-{
-    const struct ull__op *op = node->op;
-    if (op == &ull__op_conv2d || op == &ull__op_conv_transpose2d || op == &ull__op_matmul ||
-        op == &ull__op_attention) {
-        return CAST_HALF;
-    }
-    if (op == &ull__op_softmax || op == &ull__op_log_softmax || op == &ull__op_layer_norm ||
-        op == &ull__op_rms_norm || op == &ull__op_cross_entropy || op == &ull__op_mse) {
-        return CAST_FULL;
-    }
-    if (op == &ull__op_unary) {
-        int kind = node->attrs.unary.kind;
-        bool full = kind == ULL_UNARY_EXP || kind == ULL_UNARY_LOG || kind == ULL_UNARY_POW ||
-                    kind == ULL_UNARY_RECIPROCAL || kind == ULL_UNARY_RSQRT ||
-                    kind == ULL_UNARY_SOFTPLUS;
-        return full ? CAST_FULL : CAST_NONE;
-    }
-    if (op == &ull__op_reduce) {
-        return node->attrs.reduce.kind == ULL_REDUCE_MEAN ? CAST_NONE : CAST_FULL;
-    }
-    return CAST_NONE;
-}
-
-static bool is_float(const struct eager *e, int tensor)
-{
-    return ull__type_is_float(e->graph->tensors[tensor].type);
-}
-
-static bool is_view(const struct eager *e, const struct ull__node *node)
-{
-    if (node->op == &ull__op_reshape) {
-        return !e->scattered[node->inputs[0]];
-    }
-    return node->op == &ull__op_transpose || node->op == &ull__op_expand ||
-           node->op == &ull__op_split || node->op == &ull__op_slice;
-}
-
-/* Writes into its first input, as models are written: biases are part of a product, ReLU is in place where it can be. */
-static bool in_place(const struct eager *e, int at, bool half)
-{
-    const struct ull__node *node = &e->graph->nodes[at];
-    if (node->op == &ull__op_bias) {
-        return true;
-    }
-    int input = node->input_count > 0 ? node->inputs[0] : ULL_NONE;
-    bool relu = node->op == &ull__op_unary && node->attrs.unary.kind == ULL_UNARY_RELU;
-    if (!relu || input == ULL_NONE || e->of[input] == ULL_NONE || is_weight(e, input) ||
-        e->last_reader[input] != at || e->storages[e->of[input]].references > 1) {
-        return false;
-    }
-    return e->half[input] == half; /* sums are mostly written as x = x + y, and are not */
-}
-
-/* The type of an operator's floating results. */
-static bool half_result(const struct eager *e, const struct ull__node *node)
-{
-    switch (casts_of(node)) {
-    case CAST_HALF:
-        return e->mode.amp;
-    case CAST_FULL:
-        return false;
-    default:
-        break;
-    }
-    if (node->op == &ull__op_bias || node->op == &ull__op_batch_norm) {
-        return e->half[node->inputs[0]];
-    }
-    bool any = false;
-    for (int i = 0; i < node->input_count; ++i) {
-        int input = node->inputs[i];
-        if (input != ULL_NONE && is_float(e, input) && e->graph->tensors[input].rank > 0) {
-            if (!e->half[input]) {
-                return false; /* the wider type wins */
-            }
-            any = true;
-        }
-    }
-    return any;
-}
-
-/* Which inputs autograd saves for the gradient, as a mask; and whether it saves output 0. */
-static unsigned saved_inputs(const struct eager *e, const struct ull__node *node, bool *output)
-{
-    const struct ull__op *op = node->op;
-    *output = false;
-    if (op == &ull__op_conv2d || op == &ull__op_conv_transpose2d || op == &ull__op_matmul) {
-        bool first = e->wanted[node->inputs[0]], second = e->wanted[node->inputs[1]];
-        return (second ? 1u : 0) | (first ? 2u : 0);
-    }
-    if (op == &ull__op_attention) {
-        *output = true;
-        return 7u;
-    }
-    if (op == &ull__op_unary) {
-        static const enum ull__unary_saves saves[] = {
-#define X(name, text, what) ULL_SAVES_##what,
-            ULL_UNARY_MAP(X)
-#undef X
-        };
-        *output = saves[node->attrs.unary.kind] == ULL_SAVES_OUTPUT;
-        return saves[node->attrs.unary.kind] == ULL_SAVES_INPUT ? 1u : 0;
-    }
-    if (op == &ull__op_binary) {
-        int kind = node->attrs.binary.kind;
-        return kind == ULL_BINARY_ADD || kind == ULL_BINARY_SUB ? 0
-               : kind == ULL_BINARY_MUL
-                   ? (e->wanted[node->inputs[1]] ? 1u : 0) | (e->wanted[node->inputs[0]] ? 2u : 0)
-                   : 3u;
-    }
-    if (op == &ull__op_softmax || op == &ull__op_log_softmax) {
-        *output = true;
-        return 0;
-    }
-    if (op == &ull__op_mse) {
-        return 3u;
-    }
-    return op == &ull__op_batch_norm || op == &ull__op_layer_norm || op == &ull__op_rms_norm ||
-                   op == &ull__op_max_pool || op == &ull__op_avg_pool || op == &ull__op_where
-               ? 1u
-               : 0;
-}
-
-/* What an operator allocates for its gradient besides: statistics, indices, masks, log-probabilities. */
-static int64_t saved_besides(struct eager *e, const struct ull__node *node)
-{
-    if (node->op == &ull__op_max_pool) {
-        return 8 * ull__tensor_elements(e->graph, node->outputs[0], e->values); /* int64 */
-    }
-    if (node->op == &ull__op_dropout) {
-        return ull__tensor_elements(e->graph, node->outputs[0], e->values); /* bool */
-    }
-    if (node->op == &ull__op_cross_entropy) {
-        return bytes_of(e, node->inputs[0], false); /* the output of log_softmax, f32 */
-    }
-    int64_t total = 0;
-    for (int i = 1; i < node->output_count; ++i) {
-        const struct ull__tensor *output = &e->graph->tensors[node->outputs[i]];
-        total += output->writes ? 0 : bytes_of(e, node->outputs[i], false);
-    }
-    return total;
-}
-
 /* --- Forward --- */
 
 static void save(struct eager *e, struct saved *saved, int storage)
@@ -274,18 +68,19 @@ static void save(struct eager *e, struct saved *saved, int storage)
 static int read_input(struct eager *e, const struct ull__node *node, int i)
 {
     int input = node->inputs[i];
-    enum casts casts = e->mode.amp && is_float(e, input) ? casts_of(node) : CAST_NONE;
+    enum casts casts =
+        e->mode.amp && ull__eager_is_float(e, input) ? ull__eager_casts_of(node) : CAST_NONE;
     bool half = e->half[input];
     if (casts == CAST_NONE || half == (casts == CAST_HALF)) {
         return hold(e, e->of[input]);
     }
-    if (casts == CAST_HALF && is_weight(e, input)) {
+    if (casts == CAST_HALF && ull__eager_is_weight(e, input)) {
         if (e->cached[input] == ULL_NONE) {
-            e->cached[input] = allocate(e, bytes_of(e, input, true));
+            e->cached[input] = allocate(e, ull__eager_bytes_of(e, input, true));
         }
         return hold(e, e->cached[input]);
     }
-    return allocate(e, bytes_of(e, input, casts == CAST_HALF));
+    return allocate(e, ull__eager_bytes_of(e, input, casts == CAST_HALF));
 }
 
 /* Runs one operator; what its gradient will read goes to `saved`, NULL under a checkpoint. */
@@ -294,11 +89,11 @@ static void forward_node(struct eager *e, int at, struct saved *saved)
     const struct ull__node *node = &e->graph->nodes[at];
     int read[SAVED_MOST];
     int inputs = node->input_count < SAVED_MOST ? node->input_count : SAVED_MOST;
-    bool half = e->mode.amp && half_result(e, node), output_saved;
+    bool half = e->mode.amp && ull__eager_half_result(e, node), output_saved;
     if (saved != NULL) {
         saved->count = 0;
     }
-    if (is_view(e, node)) {
+    if (ull__eager_is_view(e, node)) {
         for (int i = 0; i < node->output_count; ++i) {
             e->of[node->outputs[i]] = hold(e, e->of[node->inputs[0]]);
             e->half[node->outputs[i]] = e->half[node->inputs[0]];
@@ -311,19 +106,19 @@ static void forward_node(struct eager *e, int at, struct saved *saved)
         read[i] = node->inputs[i] != ULL_NONE ? read_input(e, node, i) : ULL_NONE;
     }
     bool grads = e->wanted[node->outputs[0]];
-    unsigned mask = saved_inputs(e, node, &output_saved);
+    unsigned mask = ull__eager_saved_inputs(e, node, &output_saved);
     int besides = ULL_NONE;
-    int64_t more = saved_besides(e, node);
+    int64_t more = ull__eager_saved_besides(e, node);
     if (more > 0) {
         besides = allocate(e, more);
     }
-    if (in_place(e, at, half)) {
+    if (ull__eager_in_place(e, at, half)) {
         e->of[node->outputs[0]] = hold(e, read[0]);
     } else {
-        e->half[node->outputs[0]] = half && is_float(e, node->outputs[0]);
-        e->of[node->outputs[0]] = allocate(e, own_bytes(e, node->outputs[0]));
+        e->half[node->outputs[0]] = half && ull__eager_is_float(e, node->outputs[0]);
+        e->of[node->outputs[0]] = allocate(e, ull__eager_own_bytes(e, node->outputs[0]));
     }
-    e->half[node->outputs[0]] = half && is_float(e, node->outputs[0]);
+    e->half[node->outputs[0]] = half && ull__eager_is_float(e, node->outputs[0]);
     for (int i = 0; i < inputs && grads; ++i) {
         if ((mask >> i & 1) != 0) {
             save(e, saved, read[i]);
@@ -376,32 +171,16 @@ static void contribute(struct eager *e, int tensor, int storage)
     }
 }
 
-/* Whether an operator reads an input in 16 bits. */
-static bool reads_half(const struct eager *e, const struct ull__node *node, int input)
-{
-    enum casts casts = e->mode.amp ? casts_of(node) : CAST_NONE;
-    return casts == CAST_NONE ? e->half[input] : casts == CAST_HALF;
-}
-
 /* The gradient of an input, cast from the type that the operator read to the tensor's own, becomes that of the tensor. */
 static void give_gradient(struct eager *e, const struct ull__node *node, int i, int made)
 {
     int input = node->inputs[i];
-    if (reads_half(e, node, input) != e->half[input]) {
-        int cast = allocate(e, own_bytes(e, input));
+    if (ull__eager_reads_half(e, node, input) != e->half[input]) {
+        int cast = allocate(e, ull__eager_own_bytes(e, input));
         let_go(e, made);
         made = cast;
     }
     contribute(e, input, made);
-}
-
-/* Operators whose gradient is the one of the result, maybe under another shape or in another type. */
-static bool passes_on(const struct ull__node *node)
-{
-    bool sum = node->op == &ull__op_binary && node->attrs.binary.kind == ULL_BINARY_ADD;
-    bool scale = node->op == &ull__op_unary && node->attrs.unary.kind == ULL_UNARY_IDENTITY;
-    return sum || scale || node->op == &ull__op_bias || node->op == &ull__op_reshape ||
-           node->op == &ull__op_transpose;
 }
 
 static void pass_on(struct eager *e, const struct ull__node *node, int dy)
@@ -411,8 +190,8 @@ static void pass_on(struct eager *e, const struct ull__node *node, int dy)
         if (input == ULL_NONE || !e->wanted[input]) {
             continue;
         }
-        bool same = own_bytes(e, input) == own_bytes(e, node->outputs[0]);
-        contribute(e, input, same ? hold(e, dy) : allocate(e, own_bytes(e, input)));
+        bool same = ull__eager_own_bytes(e, input) == ull__eager_own_bytes(e, node->outputs[0]);
+        contribute(e, input, same ? hold(e, dy) : allocate(e, ull__eager_own_bytes(e, input)));
     }
 }
 
@@ -432,19 +211,20 @@ static void backward_node(struct eager *e, int at, struct saved *saved)
     }
     int besides = ULL_NONE;
     if (node->op == &ull__op_cross_entropy) {
-        besides = allocate(e, bytes_of(e, node->inputs[0], false)); /* of nll_loss */
+        besides = allocate(e, ull__eager_bytes_of(e, node->inputs[0], false)); /* of nll_loss */
     } else if (node->op == &ull__op_attention && node->input_count == 1) {
-        besides =
-            allocate(e, own_bytes(e, node->inputs[0])); /* of q, k and v, which are then stacked */
+        besides = allocate(
+            e, ull__eager_own_bytes(e, node->inputs[0])); /* of q, k and v, which are then stacked */
     }
     int made[SAVED_MOST];
     int inputs = node->input_count < SAVED_MOST ? node->input_count : SAVED_MOST;
-    bool passes = passes_on(node);
+    bool passes = ull__eager_passes_on(node);
     for (int i = 0; i < inputs; ++i) {
         int input = node->inputs[i];
-        made[i] = !passes && input != ULL_NONE && e->wanted[input]
-                      ? allocate(e, bytes_of(e, input, reads_half(e, node, input)))
-                      : ULL_NONE;
+        made[i] =
+            !passes && input != ULL_NONE && e->wanted[input]
+                ? allocate(e, ull__eager_bytes_of(e, input, ull__eager_reads_half(e, node, input)))
+                : ULL_NONE;
     }
     if (passes) {
         pass_on(e, node, dy);
@@ -550,7 +330,7 @@ static void look(struct eager *e)
         e->of[i] = e->cached[i] = e->gradient[i] = ULL_NONE;
         e->last_reader[i] = graph->tensors[i].node;
         e->first_reader[i] = ULL_NONE;
-        e->wanted[i] = is_weight(e, i);
+        e->wanted[i] = ull__eager_is_weight(e, i);
     }
     for (int i = 0; i < graph->node_count; ++i) {
         const struct ull__node *node = &graph->nodes[i];
@@ -565,8 +345,8 @@ static void look(struct eager *e)
             }
         }
         for (int j = 0; j < node->output_count; ++j) {
-            e->wanted[node->outputs[j]] |=
-                any && is_float(e, node->outputs[j]) && !graph->tensors[node->outputs[j]].writes;
+            e->wanted[node->outputs[j]] |= any && ull__eager_is_float(e, node->outputs[j]) &&
+                                           !graph->tensors[node->outputs[j]].writes;
         }
     }
     for (int i = 0; i < graph->output_count; ++i) {
@@ -597,7 +377,7 @@ static void one_micro_step(struct eager *e, int *kept, int *gradients)
     }
     backward(e, kept);
     for (int i = 0; i < e->graph->tensor_count; ++i) {
-        if (e->gradient[i] != ULL_NONE && is_weight(e, i)) {
+        if (e->gradient[i] != ULL_NONE && ull__eager_is_weight(e, i)) {
             /* The first micro-step's gradients stay, those of the others are added to them. */
             if (gradients[i] == ULL_NONE) {
                 gradients[i] = e->gradient[i];
@@ -635,9 +415,9 @@ static void begin(struct eager *e)
     for (int i = 0; i < graph->tensor_count; ++i) {
         const struct ull__tensor *tensor = &graph->tensors[i];
         if (tensor->node == ULL_NONE) {
-            e->of[i] = allocate(e, own_bytes(e, i));
-            for (int j = 0; j < states && is_weight(e, i); ++j) {
-                allocate(e, own_bytes(e, i));
+            e->of[i] = allocate(e, ull__eager_own_bytes(e, i));
+            for (int j = 0; j < states && ull__eager_is_weight(e, i); ++j) {
+                allocate(e, ull__eager_own_bytes(e, i));
             }
         }
     }
