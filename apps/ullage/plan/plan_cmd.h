@@ -30,6 +30,9 @@ struct plan_result {
     double planning_seconds;
 };
 
+/* Fills in what is asked, beside what is there. Returns an exit code where there is nothing to plan, or -1. */
+int plan_read_options(int argc, char **argv, struct plan_options *options);
+
 /* The plan as one JSON object, as docs/plan-file.md describes it. */
 void plan_print_json(const struct plan_result *result, struct ull_json *json);
 /* For a person; width: columns. False without memory. */
