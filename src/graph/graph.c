@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "op.h"
+#include "random.h"
 
 enum { ARENA_PIECE = 64 * 1024 };
 
@@ -224,7 +225,8 @@ int ull__graph_scalar(struct ull__graph *graph, double value)
     return ull__graph_constant(graph, "", ULL_TYPE_F32, 0, NULL, &single, sizeof(single));
 }
 
-int ull__graph_control(struct ull__graph *graph, const char *name, enum ull__type type)
+static int control(struct ull__graph *graph, const char *name, enum ull__type type, int rank,
+                   const ull__dim *dims)
 {
     for (int i = 0; i < graph->tensor_count; ++i) {
         const struct ull__tensor *tensor = &graph->tensors[i];
@@ -233,8 +235,18 @@ int ull__graph_control(struct ull__graph *graph, const char *name, enum ull__typ
             return i;
         }
     }
-    struct ull__tensor tensor = plain(name, type, ULL_ROLE_CONTROL, ULL_LIFE_PERSISTENT, 0, NULL);
+    struct ull__tensor tensor = plain(name, type, ULL_ROLE_CONTROL, ULL_LIFE_PERSISTENT, rank, dims);
     return ull__graph_tensor(graph, &tensor);
+}
+
+int ull__graph_control(struct ull__graph *graph, const char *name, enum ull__type type)
+{
+    return control(graph, name, type, 0, NULL);
+}
+
+int ull__graph_generator(struct ull__graph *graph)
+{
+    return control(graph, "generator", ULL_TYPE_I64, 1, (ull__dim[]){ULL_GENERATOR_SIZE});
 }
 
 /* An operator's inputs are there, and as many as it takes. */

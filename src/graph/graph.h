@@ -173,6 +173,8 @@ int ull__graph_constant(struct ull__graph *graph, const char *name, enum ull__ty
 int ull__graph_scalar(struct ull__graph *graph, double value);
 /* The control scalar of that name (ULL_TYPE_F32, or as given), made if it is not there. */
 int ull__graph_control(struct ull__graph *graph, const char *name, enum ull__type type);
+/* The control vector "generator" that what is random draws by: random.h. */
+int ull__graph_generator(struct ull__graph *graph);
 
 /* --- Nodes --- */
 

@@ -212,7 +212,8 @@ static void backward_node(struct eager *e, int at, struct saved *saved)
     int besides = ULL_NONE;
     if (node->op == &ull__op_cross_entropy) {
         besides = allocate(e, ull__eager_bytes_of(e, node->inputs[0], false)); /* of nll_loss */
-    } else if (node->op == &ull__op_attention && node->input_count == 1) {
+    } else if (node->op == &ull__op_attention &&
+               (node->input_count == 1 || node->inputs[1] == ULL_NONE)) {
         besides = allocate(
             e, ull__eager_own_bytes(e, node->inputs[0])); /* of q, k and v, which are then stacked */
     }

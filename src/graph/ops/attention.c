@@ -70,7 +70,7 @@ static bool keys_fit(struct ull__graph *g, int node, const struct shape *shape)
     return true;
 }
 
-/* Inputs: q, k, v, mask. */
+/* Inputs: q, k, v, mask, the generator where probabilities are dropped. */
 static void infer(struct ull__graph *g, int node)
 {
     struct shape shape;
@@ -79,6 +79,11 @@ static void infer(struct ull__graph *g, int node)
     }
     const struct ull__attention_attrs attrs = g->nodes[node].attrs.attention;
     struct ull__tensor q = *ull__in(g, node, 0);
+    if (!(attrs.dropout >= 0 && attrs.dropout < 1) ||
+        (attrs.dropout > 0 && !ull__has_in(g, node, 4))) {
+        ull__op_fail(g, node, "dropout %g: expected 0 up to 1, and a generator", attrs.dropout);
+        return;
+    }
     if (shape.packed) {
         q.dims[2] = ull__dim_mul(g->symbols, shape.width, attrs.heads);
     }
@@ -86,7 +91,7 @@ static void infer(struct ull__graph *g, int node)
     ull__op_output(g, node, ULL_TYPE_F32, 3, (ull__dim[]){shape.samples, attrs.heads, shape.queries});
 }
 
-/* Inputs: q, k, v, mask, o, logarithms, do. Outputs: of q, k and v, or of the packed one. */
+/* Inputs: q, k, v, mask, o, logarithms, do, the generator. Outputs: of q, k and v, or of the packed one. */
 static void infer_grad(struct ull__graph *g, int node)
 {
     for (int i = 0; i < 3; ++i) {
@@ -136,11 +141,13 @@ static void gradient(struct ull__graph *g, int node, const int *dy, const bool *
 {
     const struct ull__node of = g->nodes[node];
     (void)wanted;
-    int inputs[7] = {ULL_NONE, ULL_NONE, ULL_NONE, ULL_NONE, of.outputs[0], of.outputs[1], dy[0]};
-    for (int i = 0; i < of.input_count; ++i) {
+    bool drops = ull__has_in(g, node, 4);
+    int inputs[8] = {ULL_NONE,      ULL_NONE,      ULL_NONE, ULL_NONE,
+                     of.outputs[0], of.outputs[1], dy[0],    drops ? of.inputs[4] : ULL_NONE};
+    for (int i = 0; i < of.input_count && i < 4; ++i) {
         inputs[i] = of.inputs[i];
     }
-    int grad = ull__graph_node(g, &ull__op_attention_grad, &of.attrs, inputs, 7);
+    int grad = ull__graph_node(g, &ull__op_attention_grad, &of.attrs, inputs, drops ? 8 : 7);
     for (int i = 0; grad != ULL_NONE && i < g->nodes[grad].output_count; ++i) {
         dx[i] = g->nodes[grad].outputs[i];
     }
@@ -151,8 +158,8 @@ const struct ull__op ull__op_attention = {
     .flags = ULL_OP_RANDOM,
     .precision = ULL_PRECISION_HALF,
     .inputs_least = 1,
-    .inputs_most = 4,
-    .keeps = 1u << 3,
+    .inputs_most = 5,
+    .keeps = 1u << 3 | 1u << 4,
     .infer = infer,
     .cost = cost,
     .gradient = gradient,
@@ -163,7 +170,7 @@ const struct ull__op ull__op_attention_grad = {
     .flags = ULL_OP_GRADIENT | ULL_OP_RANDOM,
     .precision = ULL_PRECISION_HALF,
     .inputs_least = 1,
-    .inputs_most = 7,
+    .inputs_most = 8,
     .infer = infer_grad,
     .cost = cost,
     .workspace = workspace,
@@ -172,9 +179,12 @@ const struct ull__op ull__op_attention_grad = {
 int ull__attention(struct ull__graph *g, int q, int k, int v, int mask,
                    struct ull__attention_attrs attrs)
 {
+    int generator = ULL_NONE, count = mask != ULL_NONE ? 4 : k != ULL_NONE ? 3 : 1;
     if (attrs.dropout > 0) {
         attrs.key = (uint32_t)g->node_count;
+        generator = ull__graph_generator(g);
+        count = 5;
     }
     return ull__graph_apply(g, &ull__op_attention, &(union ull__attrs){.attention = attrs},
-                            (int[]){q, k, v, mask}, mask == ULL_NONE ? (k == ULL_NONE ? 1 : 3) : 4);
+                            (int[]){q, k, v, mask, generator}, count);
 }

@@ -1,16 +1,20 @@
 /*
- * dropout.c: zeros in random places. Which ones follows from the layer's key, the step and the sample, so nothing has to
+ * dropout.c: zeros in random places. Which ones follows from the layer's key, the step and the sample (random.h), so nothing has to
  * be kept for the gradient, which drops the same places of dy; and a second run, another micro-batch or another
  * device draw alike.
  */
 #include "../ops.h"
 
-/* Inputs: x, the generator's counter (the step). */
+/* Inputs: x, the generator. */
 static void infer(struct ull__graph *g, int node)
 {
     double rate = g->nodes[node].attrs.dropout.rate;
     if (!(rate >= 0 && rate < 1)) {
         ull__op_fail(g, node, "rate %g: expected 0 up to 1", rate);
+        return;
+    }
+    if (ull__in(g, node, 1)->type != ULL_TYPE_I64 || ull__in(g, node, 1)->rank != 1) {
+        ull__op_fail(g, node, "the generator is not a vector of i64");
         return;
     }
     ull__op_output_like(g, node, g->nodes[node].inputs[0]);
@@ -45,7 +49,7 @@ int ull__dropout(struct ull__graph *g, int x, double rate)
     if (rate == 0) {
         return x;
     }
-    int counter = ull__graph_control(g, "generator", ULL_TYPE_I64);
+    int generator = ull__graph_generator(g);
     union ull__attrs attrs = {.dropout = {.rate = rate, .key = (uint32_t)g->node_count}};
-    return ull__graph_apply(g, &ull__op_dropout, &attrs, (int[]){x, counter}, 2);
+    return ull__graph_apply(g, &ull__op_dropout, &attrs, (int[]){x, generator}, 2);
 }
