@@ -99,6 +99,12 @@ union ull__attrs {
         bool nesterov;
         bool decoupled; /* decay of the weights themselves: AdamW */
     } optimizer;
+    struct ull__scale_attrs {
+        double growth, backoff; /* what the loss scale is multiplied with */
+        int64_t interval;       /* good steps in a row before it grows */
+        int64_t hysteresis;     /* bad steps before it is lowered, counted anew when it grows */
+        double floor, ceiling;
+    } scale;
     struct ull__copy_attrs {
         int space; /* enum ull__space: where to */
     } copy;

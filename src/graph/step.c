@@ -109,6 +109,18 @@ static void gather(struct ull__graph *graph, int parameter, int gradient, void *
     building->gradients[building->count++] = gradient;
 }
 
+static union ull__attrs scale_attrs(const struct ull__step_options *options)
+{
+    struct ull__scale_attrs scale = options->scale;
+    scale.growth = scale.growth != 0 ? scale.growth : 2;
+    scale.backoff = scale.backoff != 0 ? scale.backoff : 0.5;
+    scale.interval = scale.interval != 0 ? scale.interval : 2000;
+    scale.hysteresis = scale.hysteresis != 0 ? scale.hysteresis : 2;
+    scale.floor = scale.floor != 0 ? scale.floor : 1;
+    scale.ceiling = scale.ceiling != 0 ? scale.ceiling : 1 << 24;
+    return (union ull__attrs){.scale = scale};
+}
+
 /* Loss scale, clipping, and the updates of all parameters. */
 static void finish(struct building *building, int scale)
 {
@@ -137,7 +149,8 @@ static void finish(struct building *building, int scale)
     if (scale != ULL_NONE) {
         int good = ull__graph_control(graph, "good_steps", ULL_TYPE_I32);
         int left = ull__graph_control(graph, "hysteresis_left", ULL_TYPE_I32);
-        ull__graph_node(graph, &ull__op_loss_scale, NULL, (int[]){scale, good, left, found}, 4);
+        union ull__attrs attrs = scale_attrs(options);
+        ull__graph_node(graph, &ull__op_loss_scale, &attrs, (int[]){scale, good, left, found}, 4);
     }
 }
 

@@ -42,6 +42,8 @@ struct ull__step_options {
     struct ull__optimizer_attrs attrs; /* limit 0: no clipping */
     bool accumulate; /* gradients of micro-steps are added up in f32; else there is one micro-step */
     bool loss_scale; /* f16: the loss is scaled, and steps with infinite gradients are skipped */
+    struct ull__scale_attrs scale; /* of the loss; what is 0 becomes: growth 2, back-off 0.5, interval 2000,
+                                      hysteresis 2, floor 1, ceiling 2^24 */
     bool consume; /* each weight is updated as soon as its gradient is there, which is gone then; not with
                         clipping, a loss scale or accumulation, which need all gradients first */
 };

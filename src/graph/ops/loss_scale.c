@@ -4,7 +4,11 @@
  */
 #include "../ops.h"
 
-/* Inputs: scale, good steps in a row, bad ones left before it is lowered, found infinite. New versions of the first three. */
+/*
+ * Inputs: scale, good steps in a row, bad ones left before it is lowered (attrs.scale.hysteresis at first), found infinite.
+ * New versions of the first three. A bad step takes one of those left, and with the last of them, and each further one,
+ * the scale is lowered; when it grows, there are as many as at first again.
+ */
 static void infer_scale(struct ull__graph *g, int node)
 {
     for (int i = 0; i < 3; ++i) {
