@@ -30,6 +30,15 @@ struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull
  */
 struct ull__graph *ull__chunk_loss(const struct ull__graph *model);
 
+/*
+ * The model as it is used: the nodes that its results need (its losses, where it names no results), without dropout, batch norm by
+ * the statistics of the training. `compute`: f32, f16 or bf16, as ull__mixed_precision has it, without masters. `weights`:
+ * f8 or i8 stores the weights of products and convolutions so, and products read them so; tables that rows are taken from,
+ * biases and norms stay as they are. Anything else: no change. NULL without memory, or with the error kept in the result.
+ */
+struct ull__graph *ull__inference_graph(const struct ull__graph *model, enum ull__type compute,
+                                        enum ull__type weights);
+
 /* Sets how many samples share the statistics of batch norm, everywhere; 0: the whole micro-batch. */
 void ull__set_bn_group(struct ull__graph *model, int64_t group);
 /* Whether a model has batch norm in training. */

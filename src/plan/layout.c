@@ -29,21 +29,20 @@ static void place_persistent(const struct ull__program *program, struct ull__pla
     }
 }
 
-/* Stays that take over each other's memory are one buffer. */
-static ull_status place_passing(const struct ull__program *program,
-                                const struct ull__profile *profile, struct ull__plan_layout *layout,
-                                struct ull_error *err)
+ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
+                            const struct ull__placed *order, const struct ull__stay *stays,
+                            int stay_count, uint64_t *offsets, uint64_t *height,
+                            struct ull_error *err)
 {
-    size_t room = (size_t)layout->stay_count + 1;
+    size_t room = (size_t)stay_count + 1;
     struct ull__buffer *buffers = calloc(room, sizeof(*buffers));
     int *of = calloc(room, sizeof(*of));
     int count = 0;
     ull_status status = ULL_E_NO_MEMORY;
-    for (int i = 0; i < layout->stay_count && buffers != NULL && of != NULL; ++i) {
-        const struct ull__stay *stay = &layout->stays[i];
-        int64_t bytes = stay->buffer == ULL_NONE
-                            ? program->items[layout->order[stay->begin].item].workspace
-                            : program->buffers[stay->buffer].bytes;
+    for (int i = 0; i < stay_count && buffers != NULL && of != NULL; ++i) {
+        const struct ull__stay *stay = &stays[i];
+        int64_t bytes = stay->buffer == ULL_NONE ? program->items[order[stay->begin].item].workspace
+                                                 : program->buffers[stay->buffer].bytes;
         if (stay->joins != ULL_NONE) {
             of[i] = of[stay->joins];
             if (buffers[of[i]].upper < stay->end + 1) {
@@ -53,7 +52,7 @@ static ull_status place_passing(const struct ull__program *program,
         }
         of[i] = count;
         buffers[count++] = (struct ull__buffer){.size = (uint64_t)bytes,
-                                                .alignment = profile->alignment,
+                                                .alignment = alignment,
                                                 .lower = stay->begin,
                                                 .upper = stay->end + 1};
     }
@@ -64,11 +63,9 @@ static ull_status place_passing(const struct ull__program *program,
         status = ull__offsets_solve(&problem, &(struct ull__offsets_effort){0}, err, &found);
     }
     if (status == ULL_OK) {
-        uint64_t height;
-        status = ull__offsets_check(&problem, found.offsets, err, &height);
-        layout->passing_bytes = found.height;
-        for (int i = 0; i < layout->stay_count; ++i) {
-            layout->offsets[i] = found.offsets[of[i]];
+        status = ull__offsets_check(&problem, found.offsets, err, height);
+        for (int i = 0; i < stay_count; ++i) {
+            offsets[i] = found.offsets[of[i]];
         }
     }
     ull__offsets_finish(&found);
@@ -97,7 +94,8 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
     layout->starts = calloc((size_t)layout->count + 1, sizeof(*layout->starts));
     ull_status status = ULL_E_NO_MEMORY;
     if (layout->offsets != NULL && layout->persistent_offsets != NULL && layout->starts != NULL) {
-        status = place_passing(program, &planner->profile, layout, err);
+        status = ull__place_stays(program, planner->profile.alignment, layout->order, layout->stays,
+                                  layout->stay_count, layout->offsets, &layout->passing_bytes, err);
     }
     if (status != ULL_OK) {
         ull__plan_layout_finish(layout);

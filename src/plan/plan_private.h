@@ -40,4 +40,13 @@ ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *er
 /* Bytes and seconds of a plan whose variant, decision's cost and choices are set. */
 void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan);
 
+/*
+ * Offsets of stays, by lifetimes, and how high they reach; stays that take over each other's memory are one. ULL_E_NO_MEMORY,
+ * or ULL_E_INVALID if the addresses do not pass the check (a bug).
+ */
+ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
+                            const struct ull__placed *order, const struct ull__stay *stays,
+                            int stay_count, uint64_t *offsets, uint64_t *height,
+                            struct ull_error *err);
+
 #endif

@@ -13,11 +13,26 @@
 #include "size.h"
 #include "zoo.h"
 
+ull_status plan_model(const struct plan_options *options, struct ull__graph **model,
+                      struct ull_error *err)
+{
+    return ull__zoo_build(options->model, model, err);
+}
+
+int plan_say_infeasible(int64_t budget, int64_t smallest_bytes)
+{
+    char need[ULL_SIZE_TEXT];
+    cli_say("nothing fits into %lld bytes: the smallest plan needs %lld bytes (%s)",
+            (long long)budget, (long long)smallest_bytes,
+            ull__size_text_up((uint64_t)smallest_bytes, need));
+    return EXIT_FAILED;
+}
+
 static ull_status make_plans(const struct plan_options *options, struct plan_result *result,
                              struct ull_error *err)
 {
     uint64_t begin = cli_monotonic_ns();
-    ull_status status = ull__zoo_build(options->model, &result->model, err);
+    ull_status status = plan_model(options, &result->model, err);
     if (status != ULL_OK) {
         return status;
     }
@@ -88,20 +103,14 @@ static int print_result(const struct plan_result *result)
         cli_say("the result could not be written");
         return EXIT_FAILED;
     }
-    if (!result->feasible) {
-        char need[ULL_SIZE_TEXT];
-        cli_say("nothing fits into %lld bytes: the smallest plan needs %lld bytes (%s)",
-                (long long)result->options->budget, (long long)result->smallest_bytes,
-                ull__size_text_up((uint64_t)result->smallest_bytes, need));
-        return EXIT_FAILED;
-    }
-    return EXIT_OK;
+    return result->feasible ? EXIT_OK
+                            : plan_say_infeasible(result->options->budget, result->smallest_bytes);
 }
 
 int cmd_plan(int argc, char **argv)
 {
-    struct plan_options options = {.request = {.batch = 32,
-                                               .optimizer = ULL_OPTIMIZER_ADAMW,
+    struct plan_options options = {.infer = {.weights = ULL_WEIGHTS_FP16},
+                                   .request = {.optimizer = ULL_OPTIMIZER_ADAMW,
                                                .attrs = {.momentum = 0.9},
                                                .host_bytes = ULL_NONE}};
     if (plan_offsets_is_meant(argc, argv)) {
@@ -110,6 +119,9 @@ int cmd_plan(int argc, char **argv)
     int code = plan_read_options(argc, argv, &options);
     if (code >= 0) {
         return code;
+    }
+    if (options.inference) {
+        return plan_inference(&options);
     }
     struct plan_result result = {.options = &options};
     struct ull_error err = {{0}};

@@ -4,8 +4,11 @@
 
 #include "../cli.h"
 #include "explain.h"
+#include "infer.h"
 #include "json.h"
 #include "plan.h"
+
+enum { PLAN_FILE_VERSION = 1 };
 
 struct plan_options {
     const char *model;
@@ -14,7 +17,9 @@ struct plan_options {
     bool ladder, fit;
     const char *like; /* "torch", "torch:MODE,..."; NULL */
     int64_t budget;   /* bytes */
+    bool inference; /* `infer` besides `request`, of which batch and max_workspace are read then */
     struct ull__plan_request request;
+    struct ull__infer_request infer;
     struct ull__profile profile;
 };
 
@@ -32,6 +37,14 @@ struct plan_result {
 
 /* Fills in what is asked, beside what is there. Returns an exit code where there is nothing to plan, or -1. */
 int plan_read_options(int argc, char **argv, struct plan_options *options);
+
+/* The model that is named. Errors as ull__zoo_build. */
+ull_status plan_model(const struct plan_options *options, struct ull__graph **model,
+                      struct ull_error *err);
+/* Says on standard error what would fit. Returns the exit code for it. */
+int plan_say_infeasible(int64_t budget, int64_t smallest_bytes);
+/* `--mode inference`, from the model to the result. Returns the exit code. */
+int plan_inference(const struct plan_options *options);
 
 /* The plan as one JSON object, as docs/plan-file.md describes it. */
 void plan_print_json(const struct plan_result *result, struct ull_json *json);

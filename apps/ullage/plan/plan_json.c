@@ -3,8 +3,6 @@
  */
 #include "plan_cmd.h"
 
-enum { FILE_VERSION = 1 };
-
 bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES])
 {
     struct ull__plan_layout layout;
@@ -192,7 +190,8 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     int count;
     const struct ull__plan *plan = &ull__planner_plans(result->planner, &count)[result->chosen];
     ull__json_object(json);
-    put_i64(json, "version", FILE_VERSION);
+    put_i64(json, "version", PLAN_FILE_VERSION);
+    put_text(json, "mode", "training");
     put_text(json, "model", options->model);
     put_text(json, "device", options->profile.name);
     put_bool(json, "feasible", result->feasible);

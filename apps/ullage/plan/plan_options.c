@@ -19,13 +19,15 @@ static void print_help(void)
         "Usage: ullage plan MODEL [--memory SIZE] [OPTION...]\n"
         "\n"
         "Predicts the memory of a training to the byte, and chooses the fastest way to make\n"
-        "it fit into a budget. Needs no GPU.\n"
+        "it fit into a budget; or that of an inference. Needs no GPU.\n"
         "\n"
         "MODEL is a name with arguments, as resnet50:image=512 or gpt2-124m:context=2048\n"
         "(`ullage plan --models` lists them).\n"
         "\n"
         "  -m, --memory SIZE      the budget, as 8GiB, or 40%% of the device (default: all of it)\n"
-        "  -b, --batch N          samples a step: images or sequences (default 32)\n"
+        "  -b, --batch N          samples a step: images or sequences (default 32; 1 in\n"
+        "                         inference)\n"
+        "  --mode NAME            training (default) or inference\n"
         "  --optimizer NAME       adam, adamw (default) or sgd\n"
         "  --precision NAME       auto (default), fp32, bf16 or fp16\n"
         "  --device NAME          h200, a100-80g, rtx4090, v100-16g, t4, jetson-agx, cpu, or a\n"
@@ -40,6 +42,9 @@ static void print_help(void)
         "                         0 for none\n"
         "  --clip NORM            clip gradients to this global norm\n"
         "  --devices N            share the batch among N devices\n"
+        "  --weights NAME         in inference: fp32, fp16 (default), bf16, fp8 or int8\n"
+        "  --context N            in inference: tokens a request keeps (default: the model's)\n"
+        "  --requests N           in inference: how many at once (default: the batch)\n"
         "  --ladder               the budgets at which the plan changes\n"
         "  --models, --list-devices\n"
         "                         list what can be named\n"
@@ -136,6 +141,10 @@ enum {
     OPTION_DEVICES,
     OPTION_LADDER,
     OPTION_LIKE,
+    OPTION_MODE,
+    OPTION_WEIGHTS,
+    OPTION_CONTEXT,
+    OPTION_REQUESTS,
     OPTION_HTML,
     OPTION_FIT,
     OPTION_MODELS,
@@ -159,6 +168,10 @@ static const struct option long_options[] = {
     {"fit", no_argument, NULL, OPTION_FIT},
     {"html", required_argument, NULL, OPTION_HTML},
     {"like", required_argument, NULL, OPTION_LIKE},
+    {"mode", required_argument, NULL, OPTION_MODE},
+    {"weights", required_argument, NULL, OPTION_WEIGHTS},
+    {"context", required_argument, NULL, OPTION_CONTEXT},
+    {"requests", required_argument, NULL, OPTION_REQUESTS},
     {"models", no_argument, NULL, OPTION_MODELS},
     {"list-devices", no_argument, NULL, OPTION_LIST},
     {"help", no_argument, NULL, 'h'},
@@ -168,7 +181,8 @@ static const struct option long_options[] = {
 /* What was typed, before the device is known. */
 struct typed {
     const char *memory, *device;
-    int exit_code; /* -1: go on */
+    const char *of_training, *of_inference; /* the last option that only that mode has; NULL */
+    int exit_code;                          /* -1: go on */
 };
 
 static bool parse_optimizer(const char *text, enum ull__optimizer *optimizer)
@@ -207,6 +221,17 @@ static int take_number(int option, const char *text, struct plan_options *option
         if (!parse_count(text, 1, 1 << 20, &request->max_accumulation)) {
             return cli_usage_error(
                 "plan", "--max-accumulation is '%.40s': expected a number from 1 on", text);
+        }
+        return -1;
+    case OPTION_CONTEXT:
+        if (!parse_count(text, 1, INT64_C(1) << 32, &options->infer.context)) {
+            return cli_usage_error("plan", "--context is '%.40s': expected a number of tokens", text);
+        }
+        return -1;
+    case OPTION_REQUESTS:
+        if (!parse_count(text, 1, INT64_C(1) << 32, &options->infer.requests)) {
+            return cli_usage_error("plan", "--requests is '%.40s': expected a number from 1 on",
+                                   text);
         }
         return -1;
     case OPTION_DEVICES:
@@ -249,11 +274,36 @@ static void take_like(const char *text, struct plan_options *options, struct typ
     }
 }
 
+static int take_mode(const char *text, struct plan_options *options)
+{
+    options->inference = strcmp(text, "inference") == 0;
+    if (!options->inference && strcmp(text, "training") != 0) {
+        return cli_usage_error("plan", "--mode is '%.40s': expected training or inference", text);
+    }
+    return -1;
+}
+
+/* Remembers options that only one of the modes has. */
+static void note_mode(int option, const char *name, struct typed *typed)
+{
+    static const int training[] = {
+        OPTION_OPTIMIZER,     OPTION_PRECISION, OPTION_BN_GROUP, OPTION_ACCUMULATION,
+        OPTION_RECOMPUTE_MIN, OPTION_HOST,      OPTION_CLIP,     OPTION_DEVICES,
+        OPTION_LIKE,          OPTION_HTML,      OPTION_FIT};
+    for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); ++i) {
+        typed->of_training = option == training[i] ? name : typed->of_training;
+    }
+    if (option == OPTION_WEIGHTS || option == OPTION_CONTEXT || option == OPTION_REQUESTS) {
+        typed->of_inference = name;
+    }
+}
+
 static void read_options(int argc, char **argv, struct plan_options *options, struct typed *typed)
 {
-    int option;
+    int option, at = 0;
     while (typed->exit_code < 0 &&
-           (option = getopt_long(argc, argv, "m:b:o:h", long_options, NULL)) != -1) {
+           (option = getopt_long(argc, argv, "m:b:o:h", long_options, &at)) != -1) {
+        note_mode(option, long_options[at].name, typed);
         switch (option) {
         case 'm':
             typed->memory = optarg;
@@ -290,6 +340,15 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
             break;
         case OPTION_LIKE:
             take_like(optarg, options, typed);
+            break;
+        case OPTION_MODE:
+            typed->exit_code = take_mode(optarg, options);
+            break;
+        case OPTION_WEIGHTS:
+            if (!ull__weights_parse(optarg, &options->infer.weights)) {
+                typed->exit_code = cli_usage_error(
+                    "plan", "--weights is '%.40s': expected fp32, fp16, bf16, fp8 or int8", optarg);
+            }
             break;
         case OPTION_MODELS:
             list_models();
@@ -354,6 +413,14 @@ int plan_read_options(int argc, char **argv, struct plan_options *options)
     if (optind + 1 < argc) {
         return cli_usage_error("plan", "'%.80s' is too much: expected one model", argv[optind + 1]);
     }
+    const char *other = options->inference ? typed.of_training : typed.of_inference;
+    if (other != NULL) {
+        return cli_usage_error("plan", "--%s is not of --mode %s", other,
+                               options->inference ? "inference" : "training");
+    }
     options->model = argv[optind];
+    if (options->request.batch == 0) {
+        options->request.batch = options->inference ? 1 : 32;
+    }
     return find_device(options, &typed);
 }

@@ -9,53 +9,15 @@
 
 #include "../table.h"
 #include "plan_cmd.h"
+#include "plan_words.h"
 #include "size.h"
-
-/* "12.3 ms", "1.25 s"; a sign where `sign`. */
-static const char *seconds_text(double seconds, bool sign, char *buffer, size_t size)
-{
-    double amount = fabs(seconds);
-    const char *unit = amount < 1e-3 ? "us" : amount < 1 ? "ms" : "s";
-    double scale = amount < 1e-3 ? 1e6 : amount < 1 ? 1e3 : 1;
-    snprintf(buffer, size, sign ? "%+.*f %s" : "%.*f %s",
-             seconds * scale < 100 && seconds * scale > -100 ? 1 : 0, seconds * scale, unit);
-    return buffer;
-}
-
-static const char *bytes_text(int64_t bytes, char buffer[ULL_SIZE_TEXT])
-{
-    return ull__size_text(bytes > 0 ? (uint64_t)bytes : 0, buffer);
-}
-
-static const char *count_text(int64_t count, char *buffer, size_t size)
-{
-    double value = (double)count;
-    if (count >= 1000000000) {
-        snprintf(buffer, size, "%.2f billion", value / 1e9);
-    } else if (count >= 1000000) {
-        snprintf(buffer, size, "%.1f million", value / 1e6);
-    } else {
-        snprintf(buffer, size, "%lld", (long long)count);
-    }
-    return buffer;
-}
-
-/* A role as words. */
-static const char *role_words(enum ull__role role, char *buffer, size_t size)
-{
-    snprintf(buffer, size, "%s", ull__role_text(role));
-    for (char *at = buffer; *at != '\0'; ++at) {
-        *at = *at == '_' ? ' ' : *at;
-    }
-    return buffer;
-}
 
 static void component_row(const char *name, int64_t plain, int64_t plain_all, int64_t chosen,
                           int64_t chosen_all)
 {
     char a[ULL_SIZE_TEXT], b[ULL_SIZE_TEXT];
-    printf("  %-20s %12s %5.1f %% %12s %5.1f %%\n", name, bytes_text(plain, a),
-           plain_all > 0 ? 100.0 * (double)plain / (double)plain_all : 0, bytes_text(chosen, b),
+    printf("  %-20s %12s %5.1f %% %12s %5.1f %%\n", name, plan_bytes_text(plain, a),
+           plain_all > 0 ? 100.0 * (double)plain / (double)plain_all : 0, plan_bytes_text(chosen, b),
            chosen_all > 0 ? 100.0 * (double)chosen / (double)chosen_all : 0);
 }
 
@@ -74,7 +36,7 @@ static bool print_components(const struct plan_result *result, const struct ull_
         gaps_before -= before[i];
         gaps_after -= after[i];
         if (before[i] >= 4096 || after[i] >= 4096) {
-            component_row(role_words((enum ull__role)i, name, sizeof(name)), before[i],
+            component_row(plan_role_words((enum ull__role)i, name, sizeof(name)), before[i],
                           plain->peak_bytes, after[i], plan->peak_bytes);
         }
     }
@@ -84,13 +46,13 @@ static bool print_components(const struct plan_result *result, const struct ull_
     component_row("peak", plain->peak_bytes, plain->peak_bytes, plan->peak_bytes, plan->peak_bytes);
     char a[ULL_SIZE_TEXT], b[32], c[32];
     int64_t outside = (int64_t)result->options->profile.outside_bytes;
-    printf("  %-20s %12s %20s\n", "outside (*)", bytes_text(outside, a), a);
+    printf("  %-20s %12s %20s\n", "outside (*)", plan_bytes_text(outside, a), a);
     if (plan->host_bytes > 0) {
-        printf("  %-20s %12s %20s\n", "in the host", "0 B", bytes_text(plan->host_bytes, a));
+        printf("  %-20s %12s %20s\n", "in the host", "0 B", plan_bytes_text(plan->host_bytes, a));
     }
     printf("  %-20s %12s %20s\n", "time a step",
-           seconds_text(plain->step_seconds, false, b, sizeof(b)),
-           seconds_text(plan->step_seconds, false, c, sizeof(c)));
+           plan_seconds_text(plain->step_seconds, false, b, sizeof(b)),
+           plan_seconds_text(plan->step_seconds, false, c, sizeof(c)));
     double batch = (double)result->options->request.batch;
     printf("  %-20s %12.1f %20.1f\n", "samples a second", batch / plain->step_seconds,
            batch / plan->step_seconds);
@@ -113,10 +75,10 @@ static void print_steps(const struct plan_result *result, int width)
         char bytes[ULL_SIZE_TEXT], seconds[32], more[ULL_SIZE_TEXT + 1];
         int64_t saved = steps[i - 1].bound_bytes - steps[i].bound_bytes;
         snprintf(more, sizeof(more), "%s%s", saved < 0 ? "-" : "",
-                 bytes_text(saved < 0 ? -saved : saved, bytes));
+                 plan_bytes_text(saved < 0 ? -saved : saved, bytes));
         printf("  %-20s %12s %12s%s%s\n", ull__technique_text(steps[i].technique), more,
-               seconds_text(steps[i].step_seconds - steps[i - 1].step_seconds, true, seconds,
-                            sizeof(seconds)),
+               plan_seconds_text(steps[i].step_seconds - steps[i - 1].step_seconds, true, seconds,
+                                 sizeof(seconds)),
                width >= WIDE ? "  " : "",
                width >= WIDE ? ull__technique_what(steps[i].technique) : "");
     }
@@ -185,7 +147,7 @@ static void say_neighbours(struct paragraph *paragraph, const struct plan_result
         }
         int64_t need = ull__planner_place(result->planner, up) + outside;
         say(paragraph, " With %s it would take %s.", ull__size_text_up((uint64_t)need, size),
-            seconds_text(plans[up].step_seconds, false, seconds, sizeof(seconds)));
+            plan_seconds_text(plans[up].step_seconds, false, seconds, sizeof(seconds)));
     }
     if (at + 1 < count) {
         int down = at + 1;
@@ -194,7 +156,7 @@ static void say_neighbours(struct paragraph *paragraph, const struct plan_result
         }
         int64_t need = ull__planner_place(result->planner, down) + outside;
         say(paragraph, " With %s it would take %s.", ull__size_text_up((uint64_t)need, size),
-            seconds_text(plans[down].step_seconds, false, seconds, sizeof(seconds)));
+            plan_seconds_text(plans[down].step_seconds, false, seconds, sizeof(seconds)));
     }
     say(paragraph, " The smallest budget that works is %s (%lld bytes).",
         ull__size_text_up((uint64_t)result->smallest_bytes, size), (long long)result->smallest_bytes);
@@ -244,7 +206,7 @@ static void print_thumb(const struct plan_result *result, const struct ull__plan
         "recomputed): %s, accumulation %lld, %s and %s a step",
         ull__precision_text(thumb.precision), (long long)thumb.accumulation,
         ull__size_text_up((uint64_t)thumb.bound_bytes + result->options->profile.outside_bytes, size),
-        seconds_text(thumb.step_seconds, false, seconds, sizeof(seconds)));
+        plan_seconds_text(thumb.step_seconds, false, seconds, sizeof(seconds)));
     if (!thumb.fits) {
         say(&paragraph, ", which does not fit.");
     } else {
@@ -263,7 +225,7 @@ bool plan_print_text(const struct plan_result *result, int width)
     static const char *const optimizers[] = {"SGD", "Adam", "AdamW"};
     char budget[ULL_SIZE_TEXT], parameters[32];
     printf("%s, %s parameters, batch %lld, %s, %s on %s, budget %s\n\n", options->model,
-           count_text(ull__graph_parameters(result->model), parameters, sizeof(parameters)),
+           plan_count_text(ull__graph_parameters(result->model), parameters, sizeof(parameters)),
            (long long)options->request.batch, optimizers[options->request.optimizer],
            ull__precision_text(plan->precision), options->profile.name,
            ull__size_text((uint64_t)options->budget, budget));
@@ -318,9 +280,9 @@ void plan_print_ladder(const struct plan_result *result)
         printf("%c %11s %10s %6s %2lld x %-5lld %8s %11s\n", rungs[i] == result->chosen ? '>' : ' ',
                ull__size_text_up((uint64_t)of->peak_bytes + result->options->profile.outside_bytes,
                                  size),
-               seconds_text(of->step_seconds, false, seconds, sizeof(seconds)),
+               plan_seconds_text(of->step_seconds, false, seconds, sizeof(seconds)),
                ull__precision_text(of->precision), (long long)of->accumulation,
-               (long long)of->micro_batch, bytes_text(of->cost.dropped_bytes, again),
-               bytes_text(of->host_bytes, host));
+               (long long)of->micro_batch, plan_bytes_text(of->cost.dropped_bytes, again),
+               plan_bytes_text(of->host_bytes, host));
     }
 }

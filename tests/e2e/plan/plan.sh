@@ -72,6 +72,25 @@ plan mlp --batch 64 --device h200 --fit -o json
 is 'devices that hold it' "$(figure '[f["memory_bytes"] for f in d["fit"]] == sorted(f["memory_bytes"] for f in d["fit"]) and len(d["fit"]) == 7')" true
 refused 'a mode that is none' 2 "'amp\+x' of it is not known" resnet20 --like torch:fp32,amp+x
 
+plan gpt2-124m --mode inference --weights int8 --context 512 --requests 64 --device t4 -m 8GiB -o json
+is 'an inference' "$CODE:$(figure '[d["mode"], d["weights"], d["feasible"]]')" '0:["inference", "int8", true]'
+is '... has a cache of keys and values' "$(figure 'd["components"]["cache"]')" $((2 * 12 * 768 * 2 * 512 * 64))
+is '... components are the peak' "$(figure 'sum(d["components"].values()) == d["peak_bytes"]')" true
+most=$(figure 'd["requests_most"]')
+plan gpt2-124m --mode inference --weights int8 --context 512 --requests "$most" --device t4 -m 8GiB
+is '... as many requests as are said fit' "$CODE:$ERR" 0:
+is '... in 80 columns' "$(awk 'length > 80' <<<"$OUT" | wc -l)" 0
+plan gpt2-124m --mode inference --weights int8 --context 512 --requests $((most + 1)) --device t4 -m 8GiB -o json
+is '... one more does not' "$CODE:$(figure 'd["feasible"]')" 1:false
+smallest=$(figure 'd["smallest_feasible_bytes"]')
+plan gpt2-124m --mode inference --weights int8 --context 512 --requests $((most + 1)) --device t4 -m "$smallest"
+is '... but with the budget that is said' "$CODE" 0
+refused 'requests of what keeps nothing' 2 'no causal attention' resnet18 --mode inference --requests 4
+refused 'an option of the other mode' 2 '--optimizer is not of --mode inference' mlp --mode inference --optimizer sgd
+refused 'and the other way round' 2 '--weights is not of --mode training' mlp --weights fp8
+refused 'weights that are none' 2 'expected fp32, fp16' mlp --mode inference --weights fp4
+refused 'a mode that is none' 2 'expected training or inference' mlp --mode both
+
 refused 'an unknown model' 2 'did you mean resnet50' resnet51
 refused 'a bad argument' 2 "no argument 'size=3'" resnet50:size=3
 refused 'a budget that is none' 2 'expected' resnet18 --memory much
