@@ -148,8 +148,8 @@ static void reduce(struct reducing *reducing)
 struct ull__graph *ull__inference_graph(const struct ull__graph *model, enum ull__type compute,
                                         enum ull__type weights)
 {
-    struct ull__graph *from = ull__type_is_half(compute) ? ull__mixed_precision(model, compute)
-                                                         : ull__graph_copy(model);
+    struct ull__graph *from =
+        ull__type_is_half(compute) ? ull__mixed_precision(model, compute) : ull__graph_copy(model);
     size_t tensors = from != NULL ? (size_t)from->tensor_count + 1 : 1;
     struct reducing reducing = {.from = from,
                                 .to = ull__graph_create(),

@@ -80,12 +80,11 @@ static ull_status find_attentions(struct ull__inference *made, struct ull_error 
         const struct ull__tensor *out = &graph->tensors[node->outputs[0]];
         int64_t last = ull__dim_value(graph->symbols, out->dims[out->rank - 1], values);
         int64_t head = out->rank == 4 ? last : last / attrs->heads;
-        made->sequence =
-            ull__dim_value(graph->symbols, out->dims[out->rank == 4 ? 2 : 1], values);
-        made->attentions[made->attention_count++] = (struct attention){
-            .token_bytes = head * attrs->kv_heads * ull__type_bits(out->type) / 8,
-            .window = attrs->window,
-            .token_flops = 4.0 * (double)head * attrs->heads};
+        made->sequence = ull__dim_value(graph->symbols, out->dims[out->rank == 4 ? 2 : 1], values);
+        made->attentions[made->attention_count++] =
+            (struct attention){.token_bytes = head * attrs->kv_heads * ull__type_bits(out->type) / 8,
+                               .window = attrs->window,
+                               .token_flops = 4.0 * (double)head * attrs->heads};
     }
     return ULL_OK;
 }
@@ -147,9 +146,8 @@ static void at_peak(const struct ull__program *program, const struct ull__placed
         for (int i = 0; i < stay_count; ++i) {
             int begin = stays[i].joins != ULL_NONE ? stays[i].begin + 1 : stays[i].begin;
             if (begin <= place && place <= stays[i].end) {
-                int role = stays[i].buffer == ULL_NONE
-                               ? ULL_ROLE_WORKSPACE
-                               : (int)program->buffers[stays[i].buffer].role;
+                int role = stays[i].buffer == ULL_NONE ? ULL_ROLE_WORKSPACE
+                                                       : (int)program->buffers[stays[i].buffer].role;
                 sum[role] += stay_bytes(program, order, &stays[i]);
                 all += stay_bytes(program, order, &stays[i]);
             }
@@ -208,9 +206,9 @@ static double token_seconds(const struct ull__inference *made, const struct ull_
     passes = passes > (double)(int64_t)passes ? (double)(int64_t)passes + 1 : passes;
     double arithmetic = requests * (flops + seen) /
                         (half ? profile->matrix_half_per_second : profile->matrix_per_second);
-    double traffic = (passes * weights_read(program) +
-                      (double)cache_bytes(made, made->request.requests)) /
-                     profile->bytes_per_second;
+    double traffic =
+        (passes * weights_read(program) + (double)cache_bytes(made, made->request.requests)) /
+        profile->bytes_per_second;
     return (arithmetic > traffic ? arithmetic : traffic) +
            passes * program->item_count * profile->launch_seconds;
 }
@@ -371,8 +369,9 @@ static ull_status compute_type(const struct ull__infer_request *request, enum ul
             : profile->bf16               ? ULL_TYPE_BF16
                                           : ULL_TYPE_F16;
     if ((*type == ULL_TYPE_BF16 && !profile->bf16) || (*type == ULL_TYPE_F16 && !profile->f16)) {
-        return ull__fail(err, ULL_E_INVALID, "device %s has no products in %s: expected weights in %s",
-                         profile->name, ull__type_text(*type),
+        return ull__fail(err, ULL_E_INVALID,
+                         "device %s has no products in %s: expected weights in %s", profile->name,
+                         ull__type_text(*type),
                          profile->f16    ? "fp16 or fp32"
                          : profile->bf16 ? "bf16 or fp32"
                                          : "fp32");
@@ -402,10 +401,11 @@ static ull_status prepare(struct ull__inference *made, struct ull_error *err)
     status = find_attentions(made, err);
     if (status == ULL_OK && made->attention_count == 0 &&
         (request->context > 0 || request->requests > 0)) {
-        return ull__fail(err, ULL_E_INVALID,
-                         "'%.60s' has no causal attention, so it keeps nothing of a context: expected "
-                         "neither --context nor --requests",
-                         request->model->name);
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "'%.60s' has no causal attention, so it keeps nothing of a context: expected "
+            "neither --context nor --requests",
+            request->model->name);
     }
     request->context = request->context > 0 ? request->context : made->sequence;
     request->requests = request->requests > 0 ? request->requests : request->batch;

@@ -47,13 +47,13 @@ struct ull__infer_request {
 };
 
 struct ull__infer_plan {
-    int64_t micro_batch;       /* samples that go through at once */
-    int64_t lean_above;        /* items with a larger workspace do without */
-    int64_t peak_bytes;        /* all regions, placed */
-    int64_t passing_bytes;     /* of it: what a forward pass makes, workspace and gaps too */
-    int64_t bytes[ULL_ROLES];  /* at the peak, by role; beside them the cache, and gaps */
-    double seconds;            /* of the batch */
-    double token_seconds;      /* for a token of each request, contexts full; 0: there is no cache */
+    int64_t micro_batch;      /* samples that go through at once */
+    int64_t lean_above;       /* items with a larger workspace do without */
+    int64_t peak_bytes;       /* all regions, placed */
+    int64_t passing_bytes;    /* of it: what a forward pass makes, workspace and gaps too */
+    int64_t bytes[ULL_ROLES]; /* at the peak, by role; beside them the cache, and gaps */
+    double seconds;           /* of the batch */
+    double token_seconds;     /* for a token of each request, contexts full; 0: there is no cache */
 };
 
 struct ull__inference;

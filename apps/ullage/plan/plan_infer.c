@@ -179,9 +179,8 @@ static void print_times(const struct answer *answer)
     printf("\n  %-20s %12.1f\n", "samples a second", (double)batch / plan->seconds);
     if (plan->token_seconds > 0) {
         printf("  %-20s %12s, %lld request%s of %lld tokens\n", "time a token",
-               plan_seconds_text(plan->token_seconds, false, text, sizeof(text)),
-               (long long)requests, requests > 1 ? "s" : "",
-               (long long)ull__infer_context(answer->inference));
+               plan_seconds_text(plan->token_seconds, false, text, sizeof(text)), (long long)requests,
+               requests > 1 ? "s" : "", (long long)ull__infer_context(answer->inference));
         printf("  %-20s %12.1f\n", "tokens a second", (double)requests / plan->token_seconds);
     }
 }
@@ -267,9 +266,8 @@ static int print_answer(const struct answer *answer)
         cli_say("the result could not be written");
         return EXIT_FAILED;
     }
-    return answer->feasible
-               ? EXIT_OK
-               : plan_say_infeasible(answer->options->budget, answer->smallest_bytes);
+    return answer->feasible ? EXIT_OK
+                            : plan_say_infeasible(answer->options->budget, answer->smallest_bytes);
 }
 
 int plan_inference(const struct plan_options *options)

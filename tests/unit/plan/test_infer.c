@@ -37,9 +37,8 @@ static struct ull__graph *model_of(const char *name)
     return model;
 }
 
-static struct ull__inference *inference_of(const struct ull__graph *model,
-                                           enum ull__weights weights, int64_t batch,
-                                           int64_t context, int64_t requests)
+static struct ull__inference *inference_of(const struct ull__graph *model, enum ull__weights weights,
+                                           int64_t batch, int64_t context, int64_t requests)
 {
     struct ull__infer_request request = {.model = model,
                                          .profile = &device,
@@ -133,8 +132,8 @@ static void weights_are_counted(void **state)
 
 static void the_cache_is_of_heads_of_keys(void **state)
 {
-    struct ull__graph *model = model_of(
-        "llama:layers=3,width=64,heads=8,kv_heads=2,hidden=128,vocab=100,context=32");
+    struct ull__graph *model =
+        model_of("llama:layers=3,width=64,heads=8,kv_heads=2,hidden=128,vocab=100,context=32");
     (void)state;
     struct ull__inference *made = inference_of(model, ULL_WEIGHTS_FP16, 1, 1000, 7);
     int count;
