@@ -15,7 +15,7 @@ PREFIX ?= /usr/local
 
 # The fake driver and the tests are part of every build, so their libraries are too.
 BUILD_PACKAGES = cmake ninja-build gcc g++ libc6-dev zlib1g-dev libncurses-dev libcmocka-dev libjansson-dev \
-                 libmicrohttpd-dev libsqlite3-dev
+                 libmicrohttpd-dev libsqlite3-dev libdnnl-dev libopenblas0
 TEST_PACKAGES = $(BUILD_PACKAGES) curl python3 tmux procps chromium chromium-driver
 CHECK_PACKAGES = git clang-format shellcheck
 

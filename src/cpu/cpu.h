@@ -13,6 +13,12 @@
 struct ull__cpu_options {
     int threads;       /* 0: as many as processors that this process may use, at most 64 */
     bool no_libraries; /* plain C only */
+    /*
+     * Called for each kernel, copy and wait when it has run, with its times in seconds of CLOCK_MONOTONIC, by the thread that
+     * ran it; NULL: nobody watches.
+     */
+    void (*observe)(void *context, enum ull__queue queue, const char *what, double begin, double end);
+    void *context;
 };
 
 ull_status ull__cpu_create(const struct ull__cpu_options *options, struct ull__backend **backend,

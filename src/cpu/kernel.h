@@ -60,15 +60,17 @@ struct ull__cpu_run {
 enum ull__cpu_layouts {
     ULL_CPU_ROWS, /* rows only */
     ULL_CPU_SAME, /* any, the same for all operands that have the shape of output 0; the others rows */
-    ULL_CPU_ANY,  /* each operand may have either */
+    ULL_CPU_ANY, /* each operand may have either */
 };
+
+enum { ULL_CPU_ROWS_OUTPUT = 31 };
 
 struct ull__cpu_library; /* gemm.h, onednn.h: what was loaded */
 
 struct ull__cpu_op {
     const struct ull__op *op;
     enum ull__cpu_layouts layouts;
-    unsigned rows; /* bit i: input i is rows in any case (weights) */
+    unsigned rows; /* bit i: input i is rows in any case (weights); bit ULL_CPU_ROWS_OUTPUT: all outputs */
     /*
      * Chooses the algorithm for kernel->inputs, outputs, attrs, threads: sets algorithm, workspace, state. ULL_E_NOT_FOUND
      * for types it cannot do. NULL: algorithm "loops", no workspace.
