@@ -17,9 +17,10 @@ union ull__attrs {
         int stride[2], dilation[2];
         int before[2], after[2]; /* padding */
         int groups;
-        bool ceil_mode;     /* pooling: a window that begins inside counts */
-        bool count_padding; /* average pooling divides by the whole window */
-        ull__dim size[2];   /* gradients: height and width of the input */
+        bool ceil_mode; /* pooling: a window that begins inside counts */
+        bool count_padding; /* average pooling divides by what of the window is in the picture or its padding; else
+                               in the picture alone */
+        ull__dim size[2]; /* gradients: height and width of the input */
     } window;
     struct ull__matmul_attrs {
         bool transpose_a, transpose_b; /* of the last two dimensions */
@@ -28,8 +29,8 @@ union ull__attrs {
     struct ull__norm_attrs {
         int axis; /* the first that is normalized (layer, RMS); batch norm: the channels' */
         double epsilon;
-        double momentum; /* batch norm: new = (1 - momentum) * old + momentum * batch's */
-        int64_t group;   /* batch norm: samples that share statistics; 0: the whole micro-batch */
+        double momentum; /* batch norm: new = (1 - momentum) * old + momentum * batch's, the unbiased variance */
+        int64_t group; /* batch norm: samples that share statistics; 0: the whole micro-batch */
         bool training;
     } norm;
     struct ull__unary_attrs {
@@ -67,10 +68,10 @@ union ull__attrs {
     } pad;
     struct ull__attention_attrs {
         int heads, kv_heads; /* of the query, of key and value (grouped) */
-        bool causal;
-        int64_t window; /* sliding: keys a query sees, itself included; 0: all */
-        double scale;   /* of the products; 0: 1 / sqrt(head size) */
-        double dropout;
+        bool causal;         /* query i sees keys 0 to i, however many keys there are */
+        int64_t window;      /* query i sees keys over i - window, and below i + window; 0: all */
+        double scale;        /* of the products; 0: 1 / sqrt(head size) */
+        double dropout;      /* of the probabilities: random.h */
         uint32_t key;
     } attention;
     struct ull__rotary_attrs {

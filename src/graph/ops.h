@@ -49,7 +49,10 @@
     X(SCALE, "scale", NOTHING)             /* alpha * x + beta */                                  \
     X(POW, "pow", INPUT)                   /* to the alpha */
 
-/* Element-wise functions of two tensors that are broadcast to each other. */
+/*
+ * Element-wise functions of two tensors that are broadcast to each other. Where both are equal, the gradient of min and
+ * max is shared.
+ */
 #define ULL_BINARY_MAP(X)                                                                          \
     X(ADD, "add")                                                                                  \
     X(SUB, "sub")                                                                                  \
@@ -67,6 +70,7 @@
     X(OR, "or")                                                                                    \
     X(XOR, "xor")
 
+/* The gradient of max and min is shared by all that are equal to it. */
 #define ULL_REDUCE_MAP(X)                                                                          \
     X(SUM, "sum")                                                                                  \
     X(MEAN, "mean")                                                                                \
@@ -111,7 +115,10 @@ struct ull__window ull__window(int kernel, int stride, int padding);
 int ull__conv2d(struct ull__graph *g, int x, int w, int b, struct ull__window window);
 /* x [n, c, h, w], w [c, out / groups, kh, kw]. */
 int ull__conv_transpose2d(struct ull__graph *g, int x, int w, int b, struct ull__window window);
-/* Second output: which element of its window each was (u8; i32 for windows of over 256). */
+/*
+ * Second output: which element of its window, in rows, each was: of equal ones the first (u8; i32 for windows of over
+ * 256).
+ */
 int ull__max_pool(struct ull__graph *g, int x, struct ull__window window);
 int ull__avg_pool(struct ull__graph *g, int x, struct ull__window window);
 /* [n, c, h, w] to [n, c, 1, 1]. */
@@ -137,11 +144,15 @@ int ull__embedding(struct ull__graph *g, int ids, int table);
  * q [n, t, heads * d], k and v [n, s, kv_heads * d]; or all of rank 4, [n, heads, t, d]; or packed: q is
  * [n, t, (heads + 2 * kv_heads) * d] and k and v are ULL_NONE. mask: added to the products, broadcast to
  * [n, heads, t, s], or ULL_NONE. Outputs: o as q (packed: [n, t, heads * d]), log of the sums [n, heads, t] in f32.
- * The products are never in memory as a whole.
+ * The products are never in memory as a whole. A query that sees no key gives zeros, and minus infinity.
  */
 int ull__attention(struct ull__graph *g, int q, int k, int v, int mask,
                    struct ull__attention_attrs attrs);
-/* x [n, t, heads * d] of `heads` heads; positions count from 0. */
+/*
+ * x [n, t, heads * d] of `heads` heads; positions count from 0. With r elements of a head to be turned, elements i and i + r/2
+ * (interleaved: 2i and 2i + 1) are turned as (a, b) to (a cos - b sin, b cos + a sin) by position * base^(-2i / r); inverse:
+ * by the negative angle.
+ */
 int ull__rotary(struct ull__graph *g, int x, int heads, struct ull__rotary_attrs attrs);
 
 /* --- Both --- */
@@ -180,7 +191,7 @@ int ull__pad(struct ull__graph *g, int x, const ull__dim *before, const ull__dim
 int ull__dropout(struct ull__graph *g, int x, double rate);
 int ull__cast(struct ull__graph *g, int x, enum ull__type to);
 
-/* --- Losses: scalars, f32, the sum over what counts divided by `count` --- */
+/* --- Losses: scalars, f32, the sum over what counts divided by `count`; 0, and their gradients too, where that is 0 --- */
 
 /* count: an f32 scalar (ull__graph_control "target_count"), or ULL_NONE: the targets of this micro-batch. */
 /* logits [..., classes], targets of the leading shape. Outputs: loss, log of the sums [rows], f32. */

@@ -140,7 +140,10 @@ static int64_t workspace(const struct ull__graph *g, int node, const int64_t *va
 static void gradient(struct ull__graph *g, int node, const int *dy, const bool *wanted, int *dx)
 {
     const struct ull__node of = g->nodes[node];
-    (void)wanted;
+    if (of.input_count > 3 && wanted[3]) {
+        ull__op_fail(g, node, "no gradient is defined for the mask");
+        return;
+    }
     bool drops = ull__has_in(g, node, 4);
     int inputs[8] = {ULL_NONE,      ULL_NONE,      ULL_NONE, ULL_NONE,
                      of.outputs[0], of.outputs[1], dy[0],    drops ? of.inputs[4] : ULL_NONE};
