@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -43,7 +44,7 @@ static void all_read_the_generator(void **state)
     for (int i = 0; i < 4; ++i) {
         x[i] = ull__graph_parameter(g, "x", 3, dims, ULL_INIT_ZERO, 0);
     }
-    int mask = ull__graph_parameter(g, "m", 2, (ull__dim[]){6, 6}, ULL_INIT_ZERO, 0);
+    int mask = ull__graph_input(g, "m", ULL_TYPE_F32, 2, (ull__dim[]){6, 6});
     int y = ull__attention(g, x[0], x[1], x[2], mask, attrs);
     y = ull__binary(g, ULL_BINARY_ADD, y, ull__attention(g, x[0], x[1], x[2], ULL_NONE, attrs));
     y = ull__linear(g, y, ull__graph_parameter(g, "w", 2, (ull__dim[]){36, 12}, ULL_INIT_ZERO, 0),
@@ -75,11 +76,31 @@ static void all_read_the_generator(void **state)
     ull__graph_destroy(g);
 }
 
+/* A mask that is trained would silently stay as it is. */
+static void masks_are_not_trained(void **state)
+{
+    struct ull__graph *g = ull__graph_create();
+    struct ull_error err = {{0}};
+    (void)state;
+    int x = ull__graph_input(g, "x", ULL_TYPE_F32, 3, (ull__dim[]){g->batch, 6, 36});
+    int y = ull__graph_input(g, "y", ULL_TYPE_F32, 3, (ull__dim[]){g->batch, 6, 12});
+    int mask = ull__graph_parameter(g, "m", 2, (ull__dim[]){6, 6}, ULL_INIT_ZERO, 0);
+    int out = ull__attention(g, x, ULL_NONE, ULL_NONE, mask,
+                             (struct ull__attention_attrs){.heads = 2, .kv_heads = 2});
+    ull__graph_loss(g, ull__mse(g, out, y, ULL_NONE), 1);
+    assert_int_equal(
+        ull__step_build(g, &(struct ull__step_options){.optimizer = ULL_OPTIMIZER_SGD}, &err),
+        ULL_E_INVALID);
+    assert_non_null(strstr(err.message, "mask"));
+    ull__graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers),
         cmocka_unit_test(all_read_the_generator),
+        cmocka_unit_test(masks_are_not_trained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
