@@ -57,13 +57,14 @@ struct ull__data_spec {
     enum ull__data_unit unit;
     int token_bytes; /* of a token in a file: 2 or 4; 0: by its name */
     int64_t vocab; /* of token files and made-up tokens; 0: what is there, or what the model has */
-    int64_t classes;  /* of made-up pictures; 0: as the model */
-    int64_t samples;  /* made-up ones for training; 0: 60,000 */
-    int64_t shape[3]; /* of made-up pictures, and what pictures are made into; 0: as the model */
-    int64_t ignore;   /* a token id that is no target (padding); -1: none */
-    int augment;      /* bits; -1: as the format does */
-    int pad;          /* IDX: a crop is a shift by at most so many pixels */
-    int colours;      /* of mean and deviation below; 0: as the format does */
+    int64_t classes;    /* of made-up pictures; 0: as the model */
+    int64_t samples;    /* made-up ones for training; 0: 60,000 */
+    int64_t shape[3];   /* of made-up pictures, and what pictures are made into; 0: as the model */
+    int64_t ignore;     /* a token id that is no target (padding); -1: none */
+    unsigned int given; /* which options were, a bit each */
+    int augment;        /* bits; -1: as the format does */
+    int pad;            /* IDX: a crop is a shift by at most so many pixels */
+    int colours;        /* of mean and deviation below; 0: as the format does */
     float mean[ULL_DATA_CHANNELS], deviation[ULL_DATA_CHANNELS]; /* of values from 0 to 1 */
 };
 
@@ -79,7 +80,6 @@ struct ull__data_want {
                          classes, vocabulary, shape and normalisation; NULL: from these data */
     uint64_t seed;    /* of made-up data */
     uint64_t host_bytes; /* what may stay in memory after opening; 0: no limit */
-    int threads;         /* at most, while opening; 0: one */
     void (*warn)(void *context, const char *message); /* NULL: nothing is told */
     void *context;
 };
