@@ -34,123 +34,6 @@ void *ref__alloc(size_t count, size_t size)
     return memory;
 }
 
-/* --- Types --- */
-
-/* To a significand of `bits` and an exponent of at least `least`; more than `most` is infinite. */
-static double to_float(double value, int bits, int least, double most)
-{
-    int exponent;
-    if (!isfinite(value) || value == 0) {
-        return value;
-    }
-    frexp(value, &exponent);
-    int unit = exponent - bits < least ? least : exponent - bits;
-    double rounded = ldexp(nearbyint(ldexp(value, -unit)), unit);
-    return fabs(rounded) > most ? copysign(INFINITY, value) : rounded;
-}
-
-static double to_whole(double value, int bits, bool is_signed)
-{
-    if (!isfinite(value)) {
-        return 0;
-    }
-    double whole = trunc(value);
-    if (bits >= 64) {
-        return whole;
-    }
-    double span = ldexp(1, bits), low = is_signed ? -span / 2 : 0;
-    return whole - span * floor((whole - low) / span);
-}
-
-double ref_rounded(double value, enum ull__type type)
-{
-    switch (type) {
-    case ULL_TYPE_F32:
-        return (double)(float)value;
-    case ULL_TYPE_F16:
-        return to_float(value, 11, -24, 65504);
-    case ULL_TYPE_BF16:
-        return to_float(value, 8, -133, 0x1.fep127);
-    case ULL_TYPE_BOOL:
-    case ULL_TYPE_BIT:
-        return value != 0;
-    case ULL_TYPE_I64:
-    case ULL_TYPE_I32:
-    case ULL_TYPE_I16:
-    case ULL_TYPE_I8:
-        return to_whole(value, ull__type_bits(type), true);
-    case ULL_TYPE_U8:
-    case ULL_TYPE_U16:
-    case ULL_TYPE_U32:
-    case ULL_TYPE_U64:
-        return to_whole(value, ull__type_bits(type), false);
-    default:
-        return value;
-    }
-}
-
-/* The value of 16 bits of which one is the sign and `exponent_bits` the exponent. */
-static double from_half(uint16_t bits, int exponent_bits)
-{
-    int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-    int exponent = bits >> fraction_bits & ((1 << exponent_bits) - 1);
-    int fraction = bits & ((1 << fraction_bits) - 1);
-    double value = exponent == 0 ? ldexp(fraction, 1 - bias - fraction_bits)
-                   : exponent == (1 << exponent_bits) - 1
-                       ? (fraction == 0 ? INFINITY : NAN)
-                       : ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
-    return bits >> 15 ? -value : value;
-}
-
-#define READ(TYPE)                                                                                 \
-    TYPE element;                                                                                  \
-    memcpy(&element, (const char *)data + (size_t)i * sizeof(element), sizeof(element));           \
-    return (double)element
-
-static double read_element(const void *data, int64_t i, enum ull__type type)
-{
-    uint16_t half;
-    switch (type) {
-    case ULL_TYPE_F32: {
-        READ(float);
-    }
-    case ULL_TYPE_F64: {
-        READ(double);
-    }
-    case ULL_TYPE_I64: {
-        READ(int64_t);
-    }
-    case ULL_TYPE_I32: {
-        READ(int32_t);
-    }
-    case ULL_TYPE_I16: {
-        READ(int16_t);
-    }
-    case ULL_TYPE_I8: {
-        READ(int8_t);
-    }
-    case ULL_TYPE_U8:
-    case ULL_TYPE_BOOL: {
-        READ(uint8_t);
-    }
-    case ULL_TYPE_U16: {
-        READ(uint16_t);
-    }
-    case ULL_TYPE_U32: {
-        READ(uint32_t);
-    }
-    case ULL_TYPE_U64: {
-        READ(uint64_t);
-    }
-    case ULL_TYPE_F16:
-    case ULL_TYPE_BF16:
-        memcpy(&half, (const char *)data + (size_t)i * 2, 2);
-        return from_half(half, type == ULL_TYPE_F16 ? 5 : 8);
-    default:
-        ref__die("no data of type %s", ull__type_text(type));
-    }
-}
-
 /* --- Arrays --- */
 
 static void create_array(struct ref *ref, int at)
@@ -179,8 +62,8 @@ static void create_array(struct ref *ref, int at)
         return;
     }
     array->data = ref__alloc((size_t)array->count, sizeof(double));
-    for (int64_t i = 0; tensor->data != NULL && i < array->count; ++i) {
-        array->data[i] = read_element(tensor->data, i, tensor->type);
+    if (tensor->data != NULL) {
+        ref_decode(tensor->type, tensor->data, array->data, array->count);
     }
 }
 

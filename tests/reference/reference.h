@@ -46,6 +46,10 @@ void ref_generator(struct ref *ref, int64_t seed, int64_t step, int64_t sample);
 void ref_run(struct ref *ref, enum ull__phase phase);
 void ref_node(struct ref *ref, int node);
 
+/* Between elements as a type stores them, in rows, and doubles. */
+void ref_decode(enum ull__type type, const void *from, double *to, int64_t count);
+void ref_encode(enum ull__type type, const double *from, void *to, int64_t count);
+
 /* The nearest value that a type has: halves to even; infinite where it is too large. Whole numbers wrap around. */
 double ref_rounded(double value, enum ull__type type);
 
