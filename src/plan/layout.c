@@ -10,23 +10,64 @@
 #include "error.h"
 #include "plan_private.h"
 
-/* Offsets of persistent buffers in order, and behind them of those that live for a step. */
-static void place_persistent(const struct ull__program *program, struct ull__plan_layout *layout)
+/* By name, controls last: then weights and state lie at the same places in all programs of one precision. */
+static int by_name(const void *left, const void *right, void *context)
 {
-    uint64_t at = 0;
+    const struct ull__program *program = context;
+    const struct ull__program_buffer *a = &program->buffers[*(const int *)left];
+    const struct ull__program_buffer *b = &program->buffers[*(const int *)right];
+    bool a_control = a->role == ULL_ROLE_CONTROL, b_control = b->role == ULL_ROLE_CONTROL;
+    if (a_control != b_control) {
+        return a_control ? 1 : -1;
+    }
+    int order =
+        strcmp(program->graph->tensors[a->tensor].name, program->graph->tensors[b->tensor].name);
+    return order != 0 ? order : (int)a->role - (int)b->role;
+}
+
+static bool in_host(const struct ull__program_buffer *buffer, bool offload)
+{
+    return offload && buffer->life == ULL_LIFE_PERSISTENT &&
+           (buffer->role == ULL_ROLE_OPTIMIZER || buffer->role == ULL_ROLE_MASTER);
+}
+
+/* Offsets of what stays: in its region, or in the host's where the optimizer's state is there. */
+static bool place_persistent(const struct ull__program *program, bool offload,
+                             struct ull__plan_layout *layout)
+{
+    int *order = malloc(sizeof(*order) * ((size_t)program->buffer_count + 1));
+    if (order == NULL) {
+        return false;
+    }
     for (int i = 0; i < program->buffer_count; ++i) {
-        if (program->buffers[i].life == ULL_LIFE_PERSISTENT) {
-            layout->persistent_offsets[i] = at;
-            at += (uint64_t)program->buffers[i].bytes;
+        order[i] = i;
+        layout->persistent_offsets[i] = layout->host_offsets[i] = ULL_NOT_THERE;
+    }
+    qsort_r(order, (size_t)program->buffer_count, sizeof(*order), by_name,
+            (void *)(uintptr_t)program);
+    layout->persistent_bytes = layout->step_bytes = layout->host_bytes = 0;
+    for (int i = 0; i < program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &program->buffers[order[i]];
+        bool host = in_host(buffer, offload);
+        uint64_t *at = host                                  ? &layout->host_bytes
+                       : buffer->life == ULL_LIFE_PERSISTENT ? &layout->persistent_bytes
+                       : buffer->life == ULL_LIFE_STEP       ? &layout->step_bytes
+                                                             : NULL;
+        if (at != NULL) {
+            (host ? layout->host_offsets : layout->persistent_offsets)[order[i]] = *at;
+            *at += (uint64_t)buffer->bytes;
         }
     }
-    at = 0;
-    for (int i = 0; i < program->buffer_count; ++i) {
-        if (program->buffers[i].life == ULL_LIFE_STEP) {
-            layout->persistent_offsets[i] = at;
-            at += (uint64_t)program->buffers[i].bytes;
+    /* What is sent there during a micro-step lies behind the state, each in a place of its own. */
+    for (int i = 0; i < layout->stay_count; ++i) {
+        int buffer = layout->stays[i].buffer;
+        if (layout->stays[i].returned && layout->host_offsets[buffer] == ULL_NOT_THERE) {
+            layout->host_offsets[buffer] = layout->host_bytes;
+            layout->host_bytes += (uint64_t)program->buffers[buffer].bytes;
         }
     }
+    free(order);
+    return true;
 }
 
 ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
@@ -74,46 +115,62 @@ ull_status ull__place_stays(const struct ull__program *program, uint64_t alignme
     return status;
 }
 
-ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
+ull_status ull__program_layout(const struct ull__program *program, const struct ull__profile *profile,
+                               const struct ull__decision *decision, bool offload,
                                struct ull__plan_layout *layout, struct ull_error *err)
 {
-    const struct ull__plan *of = &planner->plans[plan];
-    const struct ull__program *program = ull__planner_program(planner, plan);
     struct ull__cost_of cost;
     memset(layout, 0, sizeof(*layout));
-    layout->scheduler = ull__scheduler_create(program, &planner->profile);
+    layout->scheduler = ull__scheduler_create(program, profile);
     if (layout->scheduler == NULL) {
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a plan's addresses");
     }
-    ull__schedule(layout->scheduler, &of->decision, &cost);
+    ull__schedule(layout->scheduler, decision, &cost);
     layout->order = ull__schedule_order(layout->scheduler, &layout->count);
     layout->stays = ull__schedule_stays(layout->scheduler, &layout->stay_count);
+    size_t buffers = (size_t)program->buffer_count + 1;
     layout->offsets = calloc((size_t)layout->stay_count + 1, sizeof(*layout->offsets));
-    layout->persistent_offsets =
-        calloc((size_t)program->buffer_count + 1, sizeof(*layout->persistent_offsets));
+    layout->persistent_offsets = calloc(buffers, sizeof(*layout->persistent_offsets));
+    layout->host_offsets = calloc(buffers, sizeof(*layout->host_offsets));
     layout->starts = calloc((size_t)layout->count + 1, sizeof(*layout->starts));
     ull_status status = ULL_E_NO_MEMORY;
-    if (layout->offsets != NULL && layout->persistent_offsets != NULL && layout->starts != NULL) {
-        status = ull__place_stays(program, planner->profile.alignment, layout->order, layout->stays,
+    if (layout->offsets != NULL && layout->persistent_offsets != NULL &&
+        layout->host_offsets != NULL && layout->starts != NULL &&
+        place_persistent(program, offload, layout)) {
+        status = ull__place_stays(program, profile->alignment, layout->order, layout->stays,
                                   layout->stay_count, layout->offsets, &layout->passing_bytes, err);
     }
     if (status != ULL_OK) {
         ull__plan_layout_finish(layout);
         return ull__fail(err, status, "no addresses for a plan");
     }
-    place_persistent(program, layout);
-    layout->persistent_bytes = (uint64_t)of->persistent_bytes;
-    layout->step_bytes = (uint64_t)(of->bound_bytes - of->persistent_bytes -
-                                    (of->cost.peak_bytes - program->step_bytes));
     for (int i = 0; i < layout->count; ++i) {
         const struct ull__program_item *item = &program->items[layout->order[i].item];
-        double seconds =
-            of->decision.lean[layout->order[i].item] ? item->lean_seconds : item->seconds;
+        double seconds = decision->lean[layout->order[i].item] ? item->lean_seconds : item->seconds;
         layout->starts[i + 1] = layout->starts[i] + seconds;
         layout->micro_count += !item->update;
     }
     layout->peak_at = cost.peak_at;
-    ull__plan_layout_bytes(planner, plan, layout, cost.peak_at, layout->at_peak);
+    return ULL_OK;
+}
+
+ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
+                               struct ull__plan_layout *layout, struct ull_error *err)
+{
+    const struct ull__plan *of = &planner->plans[plan];
+    const struct ull__program *program = ull__planner_program(planner, plan);
+    ull_status status = ull__program_layout(program, &planner->profile, &of->decision,
+                                            of->offload_optimizer, layout, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    /* Sharded, or with room to bring the optimizer's state in: a part, or more, than what was placed. */
+    layout->staging_offset = layout->persistent_bytes;
+    layout->staging_bytes = of->offload_optimizer ? (uint64_t)ull__plan_staged_bytes(program) : 0;
+    layout->persistent_bytes = (uint64_t)of->persistent_bytes;
+    layout->step_bytes = (uint64_t)(of->bound_bytes - of->persistent_bytes -
+                                    (of->cost.peak_bytes - program->step_bytes));
+    ull__plan_layout_bytes(planner, plan, layout, layout->peak_at, layout->at_peak);
     return ULL_OK;
 }
 
@@ -122,6 +179,7 @@ void ull__plan_layout_finish(struct ull__plan_layout *layout)
     ull__scheduler_destroy(layout->scheduler);
     free(layout->offsets);
     free(layout->persistent_offsets);
+    free(layout->host_offsets);
     free(layout->starts);
     memset(layout, 0, sizeof(*layout));
 }

@@ -38,7 +38,7 @@ static bool put_plan(struct ull__planner *planner, const struct ull__plan *plan,
 }
 
 /* The largest part of the optimizer's state that is brought in at once: two parameters', one while the other works. */
-static int64_t staged_bytes(const struct ull__program *program)
+int64_t ull__plan_staged_bytes(const struct ull__program *program)
 {
     const struct ull__graph *graph = program->graph;
     int64_t largest = 0;
@@ -81,7 +81,7 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
     if (plan->offload_optimizer) {
         plan->host_bytes += kept_state;
         seconds += 2 * (double)kept_state / profile->link_per_second;
-        int64_t staged = staged_bytes(program);
+        int64_t staged = ull__plan_staged_bytes(program);
         kept_state = staged < kept_state ? staged : kept_state;
     }
     int64_t kept_gradients = (int64_t)((double)gradients * share_of(devices, plan->zero_stage, 2));
@@ -243,7 +243,8 @@ static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err
 
 static ull_status find_plans(struct ull__planner *planner, struct ull_error *err)
 {
-    struct ull__search_options options = {.smallest_dropped = planner->request.recompute_min,
+    struct ull__search_options options = {.no_lean = planner->profile.meter != NULL,
+                                          .smallest_dropped = planner->request.recompute_min,
                                           .most_workspace = planner->request.max_workspace,
                                           .host_bytes = host_budget(planner)};
     ull_status status = ULL_OK;

@@ -92,14 +92,21 @@ int64_t ull__default_bn_group(int64_t batch);
 
 /* --- One plan in full --- */
 
+#define ULL_NOT_THERE UINT64_MAX
+
 struct ull__plan_layout {
     const struct ull__placed *order;
     int count;
     int micro_count; /* of `order`: those before are the micro-step's, the rest the update's */
     const struct ull__stay *stays;
     int stay_count;
-    uint64_t *offsets;            /* by stay, in the step region */
-    uint64_t *persistent_offsets; /* by buffer, those that are persistent or live over micro-steps */
+    uint64_t *offsets; /* by stay, in the step region */
+    /* By buffer: in the regions of what is persistent or lives over micro-steps, and in the host's memory (the
+     * optimizer's state, what is sent there). ULL_NOT_THERE: it has no place there. */
+    uint64_t *persistent_offsets, *host_offsets;
+    uint64_t host_bytes;
+    /* Where the optimizer's state is in the host's memory: room in the persistent region for two parameters', one behind the other. */
+    uint64_t staging_offset, staging_bytes;
     uint64_t persistent_bytes, step_bytes,
         passing_bytes;          /* of the regions; their sum is the plan's peak */
     double *starts;             /* by place: seconds from the beginning of the micro-step */
@@ -110,6 +117,10 @@ struct ull__plan_layout {
 
 /* ULL_E_NO_MEMORY, or ULL_E_INVALID if the addresses do not pass the check (a bug). */
 ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
+                               struct ull__plan_layout *layout, struct ull_error *err);
+/* The same for any program and decision, e.g. a forward pass. offload: the optimizer's state is in the host's memory. */
+ull_status ull__program_layout(const struct ull__program *program, const struct ull__profile *profile,
+                               const struct ull__decision *decision, bool offload,
                                struct ull__plan_layout *layout, struct ull_error *err);
 void ull__plan_layout_finish(struct ull__plan_layout *layout);
 /* Bytes by role at a place of the order. */

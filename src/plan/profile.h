@@ -8,6 +8,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct ull__graph;
+
+/* A backend that says what a node takes, in the place of rules and rates. Then no node goes without its workspace. */
+struct ull__meter {
+    void *context;
+    /* Bytes of workspace; below 0: it cannot run the node. */
+    int64_t (*workspace)(void *context, const struct ull__graph *graph, int node,
+                         const int64_t *values);
+    /* Seconds; below 0: not known, the profile's rates count. */
+    double (*seconds)(void *context, const struct ull__graph *graph, int node, const int64_t *values);
+};
+
 struct ull__profile {
     char name[32];
     uint64_t memory_bytes;
@@ -29,6 +41,8 @@ struct ull__profile {
     /* Beside the planned regions: the context, handles of libraries, captured graphs. */
     uint64_t outside_bytes;
     uint64_t alignment; /* of buffers */
+
+    const struct ull__meter *meter; /* NULL: none */
 };
 
 #endif

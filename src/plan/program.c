@@ -18,6 +18,12 @@ double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t
                          const struct ull__profile *profile)
 {
     const struct ull__node *of = &graph->nodes[node];
+    double measured = profile->meter != NULL
+                          ? profile->meter->seconds(profile->meter->context, graph, node, values)
+                          : -1;
+    if (measured >= 0) {
+        return measured;
+    }
     struct ull__cost cost;
     ull__op_cost(graph, node, values, &cost);
     bool half = of->input_count > 0 && of->inputs[0] != ULL_NONE &&
@@ -114,7 +120,9 @@ static ull_status add_item(struct ull__program *program, int at, const int64_t *
         }
     }
     *refs = item->outputs + item->output_count;
-    int64_t workspace = ull__op_workspace(graph, at, values);
+    const struct ull__meter *meter = profile->meter;
+    int64_t workspace = meter != NULL ? meter->workspace(meter->context, graph, at, values)
+                                      : ull__op_workspace(graph, at, values);
     if (workspace < 0 || workspace > INT64_MAX / 4) {
         return ull__fail(err, ULL_E_INVALID, "%s (node %d) needs more workspace than there can be",
                          node->op->name, at);
