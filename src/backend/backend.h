@@ -67,7 +67,7 @@ struct ull__backend_ops {
     void (*copy)(struct ull__backend *backend, enum ull__queue queue, void *to, const void *from,
                  size_t bytes);
 
-    /* Events are numbers; 0 to events - 1 are there after `events` was called, none recorded. */
+    /* Events are numbers; 0 to events - 1 are there after `events` was called. With more than before none is recorded. */
     ull_status (*events)(struct ull__backend *backend, int events, struct ull_error *err);
     void (*event_record)(struct ull__backend *backend, enum ull__queue queue, int event);
     /* The queue goes on once the latest recording that was enqueued before has been passed. */

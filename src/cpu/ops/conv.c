@@ -16,13 +16,15 @@
 #include "conv_plain.h"
 #include "error.h"
 
-enum { TILE_BYTES = 1 << 20 };
+enum { TILE_BYTES = 1 << 20, SIZES = 3 };
 
 struct state {
     const struct ull__cpu_library *library;
     struct ull__conv conv;
-    struct ull__dnnl_conv *many, *one; /* for `tile` samples, and for one */
-    int64_t tile;
+    int64_t tile; /* samples at a time; what is left of a thread's is fewer */
+    /* oneDNN's for each number of samples that comes up; [0] for `tile`. NULL: plain code does it. */
+    struct ull__dnnl_conv *many[SIZES];
+    int64_t samples[SIZES];
     int big, small, weights, bias; /* operands: inputs from 0, output 0 is OUTPUT; bias NONE */
     int64_t big_elements, small_elements, weight_elements; /* of a sample; of all weights */
     int64_t packed; /* elements of the weights as oneDNN wants them; by rows where it is not used */
@@ -104,10 +106,10 @@ static void describe(const struct ull__kernel *kernel, struct state *state)
     state->weight_elements = weights->elements;
 }
 
-/* How many samples at a time: about a megabyte of them, in parts as equal as can be. */
+/* How many samples at a time, of the most that a thread has: about a megabyte of them, in parts as equal as can be. */
 static int64_t tile_of(const struct ull__kernel *kernel, const struct state *state)
 {
-    int64_t share = state->conv.n / kernel->threads, room = TILE_BYTES;
+    int64_t share = (state->conv.n + kernel->threads - 1) / kernel->threads, room = TILE_BYTES;
     bool half = ull__type_is_half(operand(kernel, state->big)->type) ||
                 ull__type_is_half(operand(kernel, state->small)->type);
     if (share <= 1) {
@@ -122,7 +124,39 @@ static int64_t tile_of(const struct ull__kernel *kernel, const struct state *sta
     int64_t sample = 4 * (state->big_elements + state->small_elements) + 1;
     int64_t tile = room / sample < 1 ? 1 : room / sample;
     int64_t turns = (share + tile - 1) / tile;
-    return share / turns;
+    return (share + turns - 1) / turns;
+}
+
+static int size_index(const struct state *state, int64_t samples)
+{
+    for (int i = 0; i < SIZES; ++i) {
+        if (state->samples[i] == samples) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Convolutions of oneDNN for all numbers of samples that come up, or for none of them. */
+static void use_library(const struct ull__kernel *kernel, struct state *state, bool bias)
+{
+    int64_t n = state->conv.n, threads = kernel->threads;
+    int64_t sizes[SIZES] = {state->tile, (n + threads - 1) / threads % state->tile,
+                            n / threads % state->tile};
+    bool fine = true;
+    for (int i = 0; i < SIZES && fine; ++i) {
+        if (sizes[i] == 0 || size_index(state, sizes[i]) >= 0) {
+            continue;
+        }
+        state->samples[i] = sizes[i];
+        state->many[i] = ull__dnnl_conv_create(state->library, &state->conv, sizes[i], bias);
+        fine = state->many[i] != NULL && ull__dnnl_conv_weights_bytes(state->many[i]) ==
+                                             ull__dnnl_conv_weights_bytes(state->many[0]);
+    }
+    for (int i = 0; i < SIZES && !fine; ++i) {
+        ull__dnnl_conv_destroy(state->many[i]);
+        state->many[i] = NULL;
+    }
 }
 
 static void plan_workspace(struct ull__kernel *kernel, struct state *state)
@@ -131,20 +165,19 @@ static void plan_workspace(struct ull__kernel *kernel, struct state *state)
     bool half_weights = ull__type_is_half(operand(kernel, state->weights)->type);
     int64_t at = 0, in = 0;
     state->packed = state->weight_elements;
-    if (state->many != NULL) {
-        state->packed = (int64_t)(ull__dnnl_conv_weights_bytes(state->many) / sizeof(float));
+    if (state->many[0] != NULL) {
+        state->packed = (int64_t)(ull__dnnl_conv_weights_bytes(state->many[0]) / sizeof(float));
     }
     state->rows_at = take(&at, half_weights ? 4 * state->weight_elements : 0);
-    state->packed_at = take(&at, !weights && state->many != NULL ? 4 * state->packed : 0);
+    state->packed_at = take(&at, !weights && state->many[0] != NULL ? 4 * state->packed : 0);
     state->bias_at = take(&at, state->bias != NONE && ull__type_is_half(kernel->inputs[2].type)
                                    ? 4 * kernel->inputs[2].elements
                                    : 0);
     state->threads_at = at;
-    size_t scratch = ull__conv_columns_bytes(&state->conv);
-    if (state->many != NULL) {
-        size_t single = ull__dnnl_conv_scratch_bytes(state->one);
-        scratch = ull__dnnl_conv_scratch_bytes(state->many);
-        scratch = scratch > single ? scratch : single;
+    size_t scratch = state->many[0] == NULL ? ull__conv_columns_bytes(&state->conv) : 0;
+    for (int i = 0; i < SIZES; ++i) {
+        size_t bytes = state->many[i] != NULL ? ull__dnnl_conv_scratch_bytes(state->many[i]) : 0;
+        scratch = bytes > scratch ? bytes : scratch;
     }
     state->scratch_in = take(&in, (int64_t)scratch);
     state->big_in = take(&in, ull__type_is_half(operand(kernel, state->big)->type)
@@ -154,7 +187,7 @@ static void plan_workspace(struct ull__kernel *kernel, struct state *state)
                                     ? 4 * state->tile * state->small_elements
                                     : 0);
     /* Plain code adds to its sum; oneDNN writes, so that a second turn needs a place of its own. */
-    bool turns = state->many != NULL && state->conv.n > state->tile * kernel->threads;
+    bool turns = state->many[0] != NULL && state->conv.n > state->tile * kernel->threads;
     state->sum_in = take(&in, weights ? 4 * state->packed : 0);
     state->extra_in = take(&in, weights && turns ? 4 * state->packed : 0);
     state->part = in;
@@ -165,8 +198,9 @@ static void finish(struct ull__kernel *kernel)
 {
     struct state *state = kernel->state;
     if (state != NULL) {
-        ull__dnnl_conv_destroy(state->many);
-        ull__dnnl_conv_destroy(state->one);
+        for (int i = 0; i < SIZES; ++i) {
+            ull__dnnl_conv_destroy(state->many[i]);
+        }
         free(state);
     }
 }
@@ -194,19 +228,10 @@ static ull_status prepare(struct ull__kernel *kernel, const struct ull__cpu_libr
     bool small = state->conv.direction == ULL_CONV_SMALL;
     state->adds_bias = state->bias != NONE;
     if (state->big_elements > 0 && state->small_elements > 0 && state->conv.n > 0) {
-        bool bias = small && state->bias != NONE;
-        state->one = ull__dnnl_conv_create(library, &state->conv, 1, bias);
-        state->many = state->one != NULL
-                          ? ull__dnnl_conv_create(library, &state->conv, state->tile, bias)
-                          : NULL;
-        state->adds_bias = state->bias != NONE && (state->many == NULL || !small);
-        if (state->many != NULL &&
-            ull__dnnl_conv_weights_bytes(state->many) != ull__dnnl_conv_weights_bytes(state->one)) {
-            ull__dnnl_conv_destroy(state->many);
-            state->many = NULL;
-        }
+        use_library(kernel, state, small && state->bias != NONE);
+        state->adds_bias = state->bias != NONE && (state->many[0] == NULL || !small);
     }
-    kernel->algorithm = state->many != NULL ? ull__dnnl_conv_name(state->many) : "columns";
+    kernel->algorithm = state->many[0] != NULL ? ull__dnnl_conv_name(state->many[0]) : "columns";
     plan_workspace(kernel, state);
     return ULL_OK;
 }
@@ -264,13 +289,13 @@ static const float *weights_of(const struct place *place)
     const struct ull__cpu_operand *weights = operand(place->kernel, state->weights);
     float *rows = ull__type_is_half(weights->type) ? (float *)(place->shared + state->rows_at)
                                                    : data(place, state->weights);
-    float *packed = state->many != NULL ? (float *)(place->shared + state->packed_at) : rows;
+    float *packed = state->many[0] != NULL ? (float *)(place->shared + state->packed_at) : rows;
     if (place->thread == 0) {
         if (ull__type_is_half(weights->type)) {
             ull__load_f32(weights->type, data(place, state->weights), rows, weights->elements);
         }
-        if (state->many != NULL) {
-            ull__dnnl_conv_pack(state->many, 0, rows, packed);
+        if (state->many[0] != NULL) {
+            ull__dnnl_conv_pack(state->many[0], 0, rows, packed);
         }
         if (state->bias != NONE && ull__type_is_half(place->kernel->inputs[2].type)) {
             ull__load_f32(place->kernel->inputs[2].type, place->run->in[2],
@@ -314,9 +339,9 @@ static void some_samples(const struct place *place, int64_t n, int64_t count, co
     int64_t source_elements = to_small ? state->big_elements : state->small_elements;
     int64_t target_elements = to_small ? state->small_elements : state->big_elements;
     load(place, source, source_elements, n, count, to_small ? big : small);
-    if (state->many != NULL) {
-        ull__dnnl_conv_run(count == state->tile ? state->many : state->one, place->thread, big,
-                           weights, bias_of(place), small, scratch);
+    if (state->many[0] != NULL) {
+        ull__dnnl_conv_run(state->many[size_index(state, count)], place->thread, big, weights,
+                           bias_of(place), small, scratch);
     } else {
         for (int64_t i = 0; i < count; ++i) {
             float *b = big + i * state->big_elements, *s = small + i * state->small_elements;
@@ -345,7 +370,7 @@ static void some_weights(const struct place *place, int64_t n, int64_t count, bo
     char *scratch = place->own + state->scratch_in;
     load(place, state->big, state->big_elements, n, count, big);
     load(place, state->small, state->small_elements, n, count, small);
-    if (state->many == NULL) {
+    if (state->many[0] == NULL) {
         for (int64_t i = 0; i < count; ++i) {
             ull__conv_plain_weights(state->library, &state->conv, big + i * state->big_elements,
                                     small + i * state->small_elements, sum, (float *)scratch);
@@ -353,8 +378,8 @@ static void some_weights(const struct place *place, int64_t n, int64_t count, bo
         return;
     }
     float *into = first ? sum : (float *)(place->own + state->extra_in);
-    ull__dnnl_conv_run(count == state->tile ? state->many : state->one, place->thread, big, into,
-                       NULL, small, scratch);
+    ull__dnnl_conv_run(state->many[size_index(state, count)], place->thread, big, into, NULL, small,
+                       scratch);
     for (int64_t i = 0; i < state->packed && !first; ++i) {
         sum[i] += into[i];
     }
@@ -382,8 +407,8 @@ static void gather(const struct place *place)
     }
     bool half = ull__type_is_half(out->type);
     float *rows = half ? (float *)(place->shared + state->rows_at) : place->run->out[0];
-    if (state->many != NULL) {
-        ull__dnnl_conv_unpack(state->many, 0, sum, rows);
+    if (state->many[0] != NULL) {
+        ull__dnnl_conv_unpack(state->many[0], 0, sum, rows);
     } else {
         memcpy(rows, sum, sizeof(*rows) * (size_t)state->weight_elements);
     }
@@ -409,7 +434,7 @@ static void run(const struct ull__kernel *kernel, const struct ull__cpu_run *cal
         memset(place.own + state->sum_in, 0, 4 * (size_t)state->packed);
     }
     for (int64_t n = begin, count; n < end; n += count) {
-        count = end - n >= state->tile ? state->tile : 1;
+        count = end - n >= state->tile ? state->tile : end - n;
         if (weights) {
             some_weights(&place, n, count, n == begin);
         } else {
