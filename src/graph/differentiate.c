@@ -163,8 +163,10 @@ void ull__differentiate(struct ull__graph *graph, int seed, int *gradient,
                 for (int k = 0; k < j; ++k) {
                     again |= node.inputs[k] == input;
                 }
+                /* A view of a parameter has its role, and is none by itself. */
                 if (input != ULL_NONE && !again && work.first_reader[input] == i &&
-                    work.wanted[input] && graph->tensors[input].role == ULL_ROLE_PARAMETER) {
+                    work.wanted[input] && graph->tensors[input].role == ULL_ROLE_PARAMETER &&
+                    graph->tensors[input].node == ULL_NONE) {
                     complete(&work, input);
                 }
             }

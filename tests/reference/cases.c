@@ -16,6 +16,11 @@ int64_t cases_below(struct cases *c, int64_t below)
     return (int64_t)((mixed ^ mixed >> 32) % (uint64_t)below);
 }
 
+int64_t cases_size(struct cases *c, int64_t small, int64_t large)
+{
+    return 1 + cases_below(c, c->large ? large : small);
+}
+
 static void note(struct cases *c, int tensor, enum fill fill, double limit)
 {
     if (tensor != ULL_NONE && c->fill_count < (int)(sizeof(c->fills) / sizeof(c->fills[0]))) {
@@ -61,7 +66,13 @@ int cases_dims(struct cases *c, int least, int most, ull__dim *dims)
     int rank = least + (int)cases_below(c, most - least + 1);
     for (int i = 0; i < rank; ++i) {
         int64_t kind = cases_below(c, 24);
-        dims[i] = kind == 0 ? 0 : kind < 6 ? c->graph->batch : 1 + cases_below(c, 4);
+        bool last = i == rank - 1;
+        dims[i] = kind == 0  ? 0
+                  : kind < 6 ? c->graph->batch
+                             : cases_size(c, 4,
+                                          last            ? 300
+                                          : i == rank - 2 ? 40
+                                                          : 4);
     }
     return rank;
 }
@@ -80,7 +91,8 @@ static const struct cases_builder *find(const struct ull__op *op)
     return NULL;
 }
 
-bool cases_create(struct cases *c, const struct ull__op *op, uint64_t seed, enum ull__type type)
+bool cases_create(struct cases *c, const struct ull__op *op, uint64_t seed, enum ull__type type,
+                  bool large)
 {
     const struct cases_builder *builder = find(op);
     *c = (struct cases){0};
@@ -89,8 +101,10 @@ bool cases_create(struct cases *c, const struct ull__op *op, uint64_t seed, enum
     }
     /* Shapes that do not fit are drawn again. */
     for (uint64_t again = 0; again < 200; ++again) {
-        *c = (struct cases){
-            .seed = seed * 1000003 + again * 7919 + 17, .type = type, .has_gradient = true};
+        *c = (struct cases){.seed = seed * 1000003 + again * 7919 + 17,
+                            .type = type,
+                            .large = large,
+                            .has_gradient = true};
         c->graph = ull__graph_create();
         if (c->graph == NULL) {
             break;

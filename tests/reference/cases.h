@@ -6,7 +6,8 @@
  *         cases_fill(&c, ref); ... }
  *     cases_finish(&c);
  *
- * The same seed gives the same case. Values keep away from where a function has no slope, and are what a type can hold.
+ * The same seed gives the same case. Cases are of some dozen elements, `large` ones of up to some ten thousand: for kernels that
+ * work in blocks. Values keep away from where a function has no slope, and are what a type can hold.
  */
 #ifndef ULLAGE_TEST_REFERENCE_CASES_H
 #define ULLAGE_TEST_REFERENCE_CASES_H
@@ -32,6 +33,7 @@ struct cases {
     int64_t values[ULL_SYMBOLS];
     uint64_t seed;
     enum ull__type type; /* of what is floating and may be of 16 bits */
+    bool large;
     struct {
         int tensor;
         enum fill fill;
@@ -46,7 +48,8 @@ struct cases {
 };
 
 /* False: there are no cases of that operator by itself: it is the gradient of another. */
-bool cases_create(struct cases *c, const struct ull__op *op, uint64_t seed, enum ull__type type);
+bool cases_create(struct cases *c, const struct ull__op *op, uint64_t seed, enum ull__type type,
+                  bool large);
 void cases_finish(struct cases *c);
 /* A loss, the weighted sum of the results, and its gradients. */
 void cases_lose(struct cases *c);
@@ -58,6 +61,8 @@ void cases_print(const struct cases *c);
 /* --- For builders --- */
 
 int64_t cases_below(struct cases *c, int64_t below);
+/* 1 to `small`, or to `large` in a large case. */
+int64_t cases_size(struct cases *c, int64_t small, int64_t large);
 static inline bool cases_coin(struct cases *c)
 {
     return cases_below(c, 2) != 0;

@@ -76,7 +76,10 @@ static void build_where(struct cases *c)
 static void build_reduce(struct cases *c)
 {
     ull__dim dims[ULL_RANK];
-    int rank = cases_dims(c, 0, 4, dims), kind = (int)cases_below(c, ULL_REDUCES);
+    int kind = (int)cases_below(c, ULL_REDUCES);
+    c->large =
+        c->large && kind != ULL_REDUCE_MAX && kind != ULL_REDUCE_MIN && kind != ULL_REDUCE_PROD;
+    int rank = cases_dims(c, 0, 4, dims);
     uint32_t axes = (uint32_t)cases_below(c, 1 << rank);
     bool sums = kind == ULL_REDUCE_SUM || kind == ULL_REDUCE_SUM_SQUARE || kind == ULL_REDUCE_L1;
     for (int i = 0; i < rank; ++i) {

@@ -25,11 +25,17 @@ static ull__dim samples(struct cases *c)
     return cases_coin(c) ? c->graph->batch : 1 + cases_below(c, 3);
 }
 
+/* Of a group. Libraries are fast where they come in eights. */
+static int64_t channels(struct cases *c)
+{
+    return c->large && cases_coin(c) ? 8 * (1 + cases_below(c, 4)) : cases_size(c, 3, 20);
+}
+
 static void build_conv(struct cases *c)
 {
     struct ull__window window = window_of(c, false);
-    int64_t in = 1 + cases_below(c, 3), out = 1 + cases_below(c, 3);
-    ull__dim x[4] = {samples(c), in * window.groups, 1 + cases_below(c, 7), 1 + cases_below(c, 7)};
+    int64_t in = channels(c), out = channels(c);
+    ull__dim x[4] = {samples(c), in * window.groups, cases_size(c, 7, 14), cases_size(c, 7, 14)};
     ull__dim w[4] = {out * window.groups, in, window.kernel[0], window.kernel[1]};
     int of_x = cases_real(c, 4, x, FILL_GRID), of_w = cases_real(c, 4, w, FILL_GRID);
     int b = cases_coin(c) ? cases_real(c, 1, w, FILL_GRID) : ULL_NONE;
@@ -39,8 +45,8 @@ static void build_conv(struct cases *c)
 static void build_conv_transpose(struct cases *c)
 {
     struct ull__window window = window_of(c, false);
-    int64_t in = 1 + cases_below(c, 3), out = 1 + cases_below(c, 3);
-    ull__dim x[4] = {samples(c), in * window.groups, 1 + cases_below(c, 4), 1 + cases_below(c, 4)};
+    int64_t in = channels(c), out = channels(c);
+    ull__dim x[4] = {samples(c), in * window.groups, cases_size(c, 4, 9), cases_size(c, 4, 9)};
     ull__dim w[4] = {in * window.groups, out, window.kernel[0], window.kernel[1]};
     int of_x = cases_real(c, 4, x, FILL_GRID), of_w = cases_real(c, 4, w, FILL_GRID);
     int b = cases_coin(c) ? cases_real(c, 1, (ull__dim[]){out * window.groups}, FILL_GRID) : ULL_NONE;
@@ -73,8 +79,7 @@ static void build_pool(struct cases *c, int (*add)(struct ull__graph *, int, str
         window.kernel[0] = window.kernel[1] = 17; /* more than 256 elements */
         window.before[0] = window.before[1] = window.after[0] = window.after[1] = 8;
     }
-    ull__dim dims[4] = {samples(c), 1 + cases_below(c, 3), 1 + cases_below(c, 7),
-                        1 + cases_below(c, 7)};
+    ull__dim dims[4] = {samples(c), cases_size(c, 3, 20), cases_size(c, 7, 14), cases_size(c, 7, 14)};
     int x = cases_real(c, 4, dims, FILL_DISTINCT), y = add(c->graph, x, window);
     if (y != ULL_NONE && is_empty_somewhere(c, y, x, &window)) {
         ull__graph_fail(c->graph, ULL_E_INVALID, "a window without an element");
@@ -94,8 +99,7 @@ static void build_avg_pool(struct cases *c)
 
 static void build_upsample(struct cases *c)
 {
-    ull__dim dims[4] = {samples(c), 1 + cases_below(c, 3), 1 + cases_below(c, 4),
-                        1 + cases_below(c, 4)};
+    ull__dim dims[4] = {samples(c), cases_size(c, 3, 20), cases_size(c, 4, 9), cases_size(c, 4, 9)};
     int x = cases_real(c, 4, dims, FILL_GRID);
     cases_result(c, ull__upsample_nearest(c->graph, x, 1 + (int)cases_below(c, 3)));
 }
@@ -103,8 +107,7 @@ static void build_upsample(struct cases *c)
 static void build_batch_norm(struct cases *c)
 {
     struct ull__graph *g = c->graph;
-    ull__dim dims[4] = {samples(c), 1 + cases_below(c, 4), 1 + cases_below(c, 3),
-                        1 + cases_below(c, 3)};
+    ull__dim dims[4] = {samples(c), cases_size(c, 4, 40), cases_size(c, 3, 12), cases_size(c, 3, 12)};
     struct ull__norm_attrs attrs = {.axis = 1,
                                     .epsilon = cases_coin(c) ? 0.01 : 0.1,
                                     .momentum = cases_coin(c) ? 0.1 : 0.5,

@@ -35,11 +35,14 @@ static int leading(struct cases *c, int rank, const ull__dim *whole, ull__dim *d
 static void build_matmul(struct cases *c)
 {
     ull__dim whole[ULL_RANK], a[ULL_RANK], b[ULL_RANK];
-    int rank = cases_dims(c, 0, 3, whole);
+    int rank = cases_dims(c, 0, c->large ? 1 : 3, whole);
+    if (rank > 0 && c->large) {
+        whole[0] = 1 + cases_below(c, 3);
+    }
     int rank_a = leading(c, rank, whole, a), rank_b = leading(c, rank, whole, b);
     bool ta = cases_coin(c), tb = cases_coin(c);
-    ull__dim rows = cases_below(c, 4) == 0 ? c->graph->batch : 1 + cases_below(c, 5);
-    ull__dim inner = 1 + cases_below(c, 6), columns = 1 + cases_below(c, 5);
+    ull__dim rows = cases_below(c, 4) == 0 ? c->graph->batch : cases_size(c, 5, 100);
+    ull__dim inner = cases_size(c, 6, 100), columns = cases_size(c, 5, 100);
     inner = cases_below(c, 24) == 0 ? 0 : inner;
     a[rank_a] = ta ? inner : rows;
     a[rank_a + 1] = ta ? rows : inner;
@@ -85,13 +88,13 @@ static void build_attention(struct cases *c)
 {
     static const double dropouts[] = {0, 0, 0.25, 0.5};
     int kv = 1 + (int)cases_below(c, 2), heads = kv * (1 + (int)cases_below(c, 3));
-    int64_t width = 1 + cases_below(c, 4), form = cases_below(c, 3);
-    ull__dim n = cases_coin(c) ? c->graph->batch : 1 + cases_below(c, 2), t = 1 + cases_below(c, 5);
-    ull__dim s = form == 2 || cases_coin(c) ? t : 1 + cases_below(c, 5);
+    int64_t width = cases_size(c, 4, 40), form = cases_below(c, 3);
+    ull__dim n = cases_coin(c) ? c->graph->batch : 1 + cases_below(c, 2), t = cases_size(c, 5, 70);
+    ull__dim s = form == 2 || cases_coin(c) ? t : cases_size(c, 5, 70);
     struct ull__attention_attrs attrs = {.heads = heads,
                                          .kv_heads = kv,
                                          .causal = cases_coin(c),
-                                         .window = cases_coin(c) ? 0 : 1 + cases_below(c, 4),
+                                         .window = cases_coin(c) ? 0 : cases_size(c, 4, 50),
                                          .scale = cases_coin(c) ? 0 : 0.3,
                                          .dropout = dropouts[cases_below(c, 4)]};
     int q, k = ULL_NONE, v = ULL_NONE;
@@ -112,8 +115,8 @@ static void build_attention(struct cases *c)
 
 static void build_rotary(struct cases *c)
 {
-    int heads = 1 + (int)cases_below(c, 3), half = 1 + (int)cases_below(c, 3);
-    ull__dim dims[3] = {cases_coin(c) ? c->graph->batch : 2, 1 + cases_below(c, 4), 2 * half * heads};
+    int heads = 1 + (int)cases_below(c, 3), half = (int)cases_size(c, 3, 20);
+    ull__dim dims[3] = {cases_coin(c) ? c->graph->batch : 2, cases_size(c, 4, 30), 2 * half * heads};
     struct ull__rotary_attrs attrs = {.base = cases_coin(c) ? 10000 : 100,
                                       .turned =
                                           cases_coin(c) ? 0 : 2 * (1 + (int)cases_below(c, half)),
@@ -129,8 +132,8 @@ static enum ull__type index_type(struct cases *c)
 
 static void build_embedding(struct cases *c)
 {
-    ull__dim dims[ULL_RANK], table[2] = {1 + cases_below(c, 5), 1 + cases_below(c, 4)};
-    int rank = cases_dims(c, 0, 3, dims);
+    ull__dim dims[ULL_RANK], table[2] = {cases_size(c, 5, 50), cases_size(c, 4, 70)};
+    int rank = cases_dims(c, 0, c->large ? 1 : 3, dims);
     int ids = cases_input(c, index_type(c), rank, dims, FILL_INDEX, (double)table[0]);
     cases_result(c, ull__embedding(c->graph, ids, cases_real(c, 2, table, FILL_GRID)));
 }
@@ -140,7 +143,8 @@ static void build_gather(struct cases *c)
     ull__dim dims[ULL_RANK], of_index[ULL_RANK];
     int rank = cases_dims(c, 1, 4, dims), axis = (int)cases_below(c, rank);
     dims[axis] = 1 + cases_below(c, 4);
-    int x = cases_real(c, rank, dims, FILL_GRID), rank_index = cases_dims(c, 0, 2, of_index);
+    int x = cases_real(c, rank, dims, FILL_GRID),
+        rank_index = cases_dims(c, 0, c->large ? 1 : 2, of_index);
     int index = cases_input(c, index_type(c), rank_index, of_index, FILL_INDEX, (double)dims[axis]);
     cases_result(c, ull__gather(c->graph, x, index, axis));
 }
@@ -152,15 +156,16 @@ static int count_of(struct cases *c)
 
 static struct ull__loss_attrs loss_of(struct cases *c)
 {
-    return (struct ull__loss_attrs){
-        .ignored = -100, .smoothing = cases_coin(c) ? 0 : 0.1, .chunk = cases_below(c, 4)};
+    return (struct ull__loss_attrs){.ignored = -100,
+                                    .smoothing = cases_coin(c) ? 0 : 0.1,
+                                    .chunk = cases_below(c, c->large ? 64 : 4)};
 }
 
 static void build_cross_entropy(struct cases *c)
 {
     ull__dim dims[ULL_RANK];
     int rank = cases_dims(c, 1, 4, dims);
-    dims[rank - 1] = 1 + cases_below(c, 6);
+    dims[rank - 1] = cases_size(c, 6, 100);
     int x = cases_single(c, rank, dims, FILL_GRID);
     int targets = cases_input(c, index_type(c), rank - 1, dims, FILL_TARGET, (double)dims[rank - 1]);
     int count = count_of(c);
@@ -169,8 +174,8 @@ static void build_cross_entropy(struct cases *c)
 
 static void build_linear_cross_entropy(struct cases *c)
 {
-    ull__dim dims[ULL_RANK], w[2] = {1 + cases_below(c, 6), 1 + cases_below(c, 4)};
-    int rank = cases_dims(c, 2, 3, dims);
+    ull__dim dims[ULL_RANK], w[2] = {cases_size(c, 6, 100), cases_size(c, 4, 70)};
+    int rank = cases_dims(c, 2, c->large ? 2 : 3, dims);
     dims[rank - 1] = w[1];
     int x = cases_real(c, rank, dims, FILL_GRID), of_w = cases_real(c, 2, w, FILL_GRID);
     int targets = cases_input(c, index_type(c), rank - 1, dims, FILL_TARGET, (double)w[0]);

@@ -98,7 +98,7 @@ static void rules_are_slopes(void **state)
         uint64_t checked = 0;
         for (uint64_t seed = first; op->gradient != NULL && seed < first + cases; ++seed) {
             struct cases c;
-            if (!cases_create(&c, op, seed, seed % 4 == 3 ? ULL_TYPE_BF16 : ULL_TYPE_F32)) {
+            if (!cases_create(&c, op, seed, seed % 4 == 3 ? ULL_TYPE_BF16 : ULL_TYPE_F32, false)) {
                 fail_msg("%s has a gradient rule and no cases", op->name);
             }
             if (c.has_gradient) {
