@@ -66,8 +66,6 @@ static void join_operands(const struct ull__graph *graph, const struct ull__node
             continue;
         }
         if (graph->tensors[tensor].rank != 4) {
-            rows[first] |= run_by->layouts == ULL_CPU_SAME && input &&
-                           ull__tensor_elements(graph, tensor, values) > 1;
             continue;
         }
         int place = input ? i : ULL_CPU_ROWS_OUTPUT;
@@ -76,8 +74,7 @@ static void join_operands(const struct ull__graph *graph, const struct ull__node
         } else if (run_by->layouts == ULL_CPU_SAME && same_shape(graph, tensor, first, values)) {
             join(parent, tensor, first);
         } else if (run_by->layouts == ULL_CPU_SAME) {
-            /* Broadcast against it: both in rows, so that their indices go together. */
-            rows[tensor] = rows[first] = true;
+            rows[tensor] = true; /* broadcast against it */
         }
     }
 }

@@ -7,4 +7,33 @@
     X(conv2d_grad_input)                                                                           \
     X(conv2d_grad_weight)                                                                          \
     X(conv_transpose2d)                                                                            \
-    X(matmul)
+    X(matmul)                                                                                      \
+    X(unary)                                                                                       \
+    X(unary_grad)                                                                                  \
+    X(binary)                                                                                      \
+    X(binary_grad)                                                                                 \
+    X(where)                                                                                       \
+    X(bias)                                                                                        \
+    X(accumulate)                                                                                  \
+    X(sgd)                                                                                         \
+    X(adam)                                                                                        \
+    X(batch_norm)                                                                                  \
+    X(batch_norm_grad)                                                                             \
+    X(reduce)                                                                                      \
+    X(reduce_grad)                                                                                 \
+    X(max_pool)                                                                                    \
+    X(max_pool_grad)                                                                               \
+    X(avg_pool)                                                                                    \
+    X(avg_pool_grad)                                                                               \
+    X(upsample_nearest)                                                                            \
+    X(upsample_nearest_grad)                                                                       \
+    X(cast)                                                                                        \
+    X(cross_entropy)                                                                               \
+    X(cross_entropy_grad)                                                                          \
+    X(mse)                                                                                         \
+    X(mse_grad)                                                                                    \
+    X(finite)                                                                                      \
+    X(norm_square)                                                                                 \
+    X(clip)                                                                                        \
+    X(loss_scale)                                                                                  \
+    X(count_step)

@@ -1,0 +1,28 @@
+/*
+ * vmath.h: functions of the C library that have vector versions (libmvec, x86_64), declared so that loops over them become
+ * vector instructions. The C library's own header does so under -ffast-math alone, which would break NaN and infinity.
+ *
+ * They are within 4 units of the last place. Elsewhere the same calls are made an element at a time.
+ */
+#ifndef ULLAGE_CPU_OPS_VMATH_H
+#define ULLAGE_CPU_OPS_VMATH_H
+
+#include <math.h>
+
+#ifdef __x86_64__
+#define ULL_VECTOR _Pragma("omp declare simd notinbranch")
+ULL_VECTOR extern float expf(float);
+ULL_VECTOR extern float expm1f(float);
+ULL_VECTOR extern float logf(float);
+ULL_VECTOR extern float log1pf(float);
+ULL_VECTOR extern float tanhf(float);
+ULL_VECTOR extern float erff(float);
+ULL_VECTOR extern float sinf(float);
+ULL_VECTOR extern float cosf(float);
+ULL_VECTOR extern double sin(double);
+ULL_VECTOR extern double cos(double);
+ULL_VECTOR extern float powf(float, float);
+#undef ULL_VECTOR
+#endif
+
+#endif
