@@ -15,9 +15,10 @@ PREFIX ?= /usr/local
 
 # The fake driver and the tests are part of every build, so their libraries are too.
 BUILD_PACKAGES = cmake ninja-build gcc g++ libc6-dev zlib1g-dev libncurses-dev libcmocka-dev libjansson-dev \
-                 libmicrohttpd-dev libsqlite3-dev libdnnl-dev libopenblas0 libjpeg62-turbo-dev libpng-dev
+                 libmicrohttpd-dev libsqlite3-dev libdnnl-dev libopenblas0 libjpeg62-turbo-dev libpng-dev \
+                 libprotobuf-c-dev protobuf-c-compiler libonnx-dev
 TEST_PACKAGES = $(BUILD_PACKAGES) curl python3 tmux procps chromium chromium-driver \
-                dataset-fashion-mnist bible-kjv bible-kjv-text
+                dataset-fashion-mnist bible-kjv bible-kjv-text libonnx-testdata
 CHECK_PACKAGES = git clang-format shellcheck
 
 # Ninja uses every core of itself; `make -j1` or `make -j4` asks it for that many.

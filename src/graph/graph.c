@@ -57,6 +57,16 @@ void ull__graph_destroy(struct ull__graph *graph)
     free(graph);
 }
 
+void ull__graph_adopt(struct ull__graph *graph, struct ull__graph *other)
+{
+    struct ull__arena **end = &graph->arena;
+    while (*end != NULL) {
+        end = &(*end)->before;
+    }
+    *end = other->arena;
+    other->arena = NULL;
+}
+
 int ull__graph_fail(struct ull__graph *graph, ull_status status, const char *format, ...)
 {
     if (graph->status == ULL_OK) {

@@ -139,6 +139,8 @@ struct ull__graph {
 
 struct ull__graph *ull__graph_create(void);
 void ull__graph_destroy(struct ull__graph *graph);
+/* Takes over the other's memory: names, lists and data that both point to are good as long as `graph` is. */
+void ull__graph_adopt(struct ull__graph *graph, struct ull__graph *other);
 
 static inline bool ull__graph_ok(const struct ull__graph *graph)
 {

@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "model.h"
 #include "plan_cmd.h"
 #include "plan_offsets.h"
 #include "size.h"
-#include "zoo.h"
 
 ull_status plan_model(const struct plan_options *options, struct ull__graph **model,
                       struct ull_error *err)
 {
-    return ull__zoo_build(options->model, model, err);
+    return model_build(options->model, false, model, err);
 }
 
 int plan_say_infeasible(int64_t budget, int64_t smallest_bytes)
@@ -128,7 +128,9 @@ int cmd_plan(int argc, char **argv)
     ull_status status = make_plans(&options, &result, &err);
     if (status != ULL_OK) {
         cli_say("%s", err.message);
-        code = status == ULL_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
+        /* What is wrong with a model that was read from a file is wrong with the file. */
+        bool file = result.model != NULL && model_is_file(options.model);
+        code = status == ULL_E_INVALID && !file ? EXIT_USAGE : EXIT_FAILED;
     } else {
         code = print_result(&result);
     }

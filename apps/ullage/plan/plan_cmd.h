@@ -38,7 +38,7 @@ struct plan_result {
 /* Fills in what is asked, beside what is there. Returns an exit code where there is nothing to plan, or -1. */
 int plan_read_options(int argc, char **argv, struct plan_options *options);
 
-/* The model that is named. Errors as ull__zoo_build. */
+/* The model that is named. Errors as model_build. */
 ull_status plan_model(const struct plan_options *options, struct ull__graph **model,
                       struct ull_error *err);
 /* Says on standard error what would fit. Returns the exit code for it. */

@@ -22,7 +22,8 @@ static void print_help(void)
         "it fit into a budget; or that of an inference. Needs no GPU.\n"
         "\n"
         "MODEL is a name with arguments, as resnet50:image=512 or gpt2-124m:context=2048\n"
-        "(`ullage plan --models` lists them).\n"
+        "(`ullage plan --models` lists them), or a file of ONNX: model.onnx, with sizes that it\n"
+        "leaves open and the loss if it has none, as model.onnx:time=128,loss=mse.\n"
         "\n"
         "  -m, --memory SIZE      the budget, as 8GiB, or 40%% of the device (default: all of it)\n"
         "  -b, --batch N          samples a step: images or sequences (default 32; 1 in\n"
@@ -408,7 +409,7 @@ int plan_read_options(int argc, char **argv, struct plan_options *options)
         return typed.exit_code;
     }
     if (optind == argc) {
-        return cli_usage_error("plan", "no model: expected a name, as resnet50");
+        return cli_usage_error("plan", "no model: expected a name, as resnet50, or a file of ONNX");
     }
     if (optind + 1 < argc) {
         return cli_usage_error("plan", "'%.80s' is too much: expected one model", argv[optind + 1]);

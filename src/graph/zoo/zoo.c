@@ -199,10 +199,8 @@ static ull_status unknown(const char *name, size_t length, struct ull_error *err
         strcat(all, i > 0 ? ", " : "");
         strcat(all, ull__zoo[i].name);
     }
-    bool file = length > 5 && strncmp(name + length - 5, ".onnx", 5) == 0;
-    return ull__fail(err, ULL_E_INVALID, "no model '%.*s': %sexpected %s",
-                     (int)(length < 60 ? length : 60), name,
-                     file ? "files of ONNX are not read yet; " : "", all);
+    return ull__fail(err, ULL_E_INVALID, "no model '%.*s': expected a file of ONNX, or %s",
+                     (int)(length < 60 ? length : 60), name, all);
 }
 
 ull_status ull__zoo_build(const char *text, struct ull__graph **graph, struct ull_error *err)

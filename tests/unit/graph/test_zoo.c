@@ -88,8 +88,8 @@ static void bad_names_and_arguments(void **state)
     (void)state;
     refused("resnet51", "did you mean resnet50");
     refused("gpt2", "gpt2-124m");
-    refused("", "expected mlp, lenet");
-    refused("./some.onnx", "not read yet");
+    refused("", "or mlp, lenet");
+    refused("./some.onnx", "a file of ONNX");
     refused("xyzzyplugh", "resnet18, ");
     refused("resnet50:size=3", "no argument 'size=3'");
     refused("resnet50:image", "no argument 'image'");

@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+"""
+export_onnx.py FOLDER: writes the ONNX files that tests read (tests/data/onnx), with PyTorch.
+
+Needs Debian's python3-torch and python3-onnx; the files are committed, so that tests need neither. Small models
+have their weights in them. Models of full size (resnet18, resnet50, gpt2-124m) name a file of weights beside
+them that is not there: a plan does not read it. Seeds are fixed; another version of PyTorch writes other files.
+"""
+import io
+import math
+import os
+import sys
+import warnings
+
+import onnx
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+warnings.filterwarnings("ignore")
+
+
+class Basic(nn.Module):
+    """Two 3x3 convolutions."""
+
+    expansion = 1
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = past(inputs, width, stride)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return F.relu(y + self.downsample(x))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3, 1x1."""
+
+    expansion = 4
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.downsample = past(inputs, 4 * width, stride)
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + self.downsample(x))
+
+
+def past(inputs, outputs, stride):
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+
+class ResNet(nn.Module):
+    def __init__(self, block, blocks, width=64, classes=1000):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        inputs = width
+        for stage, count in enumerate(blocks):
+            layer = []
+            for i in range(count):
+                layer.append(block(inputs, width << stage, 2 if stage > 0 and i == 0 else 1))
+                inputs = (width << stage) * block.expansion
+            setattr(self, f"layer{stage + 1}", nn.Sequential(*layer))
+        self.stages = len(blocks)
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 3, 2, 1)
+        for stage in range(self.stages):
+            x = getattr(self, f"layer{stage + 1}")(x)
+        return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, context):
+        super().__init__()
+        self.heads = heads
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+        self.register_buffer("bias", torch.tril(torch.ones(context, context)).bool()[None, None])
+
+    def forward(self, x):
+        n, t, width = x.shape
+        q, k, v = self.c_attn(x).split(width, dim=2)
+        q, k, v = (y.view(n, t, self.heads, width // self.heads).transpose(1, 2) for y in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
+        scores = scores.masked_fill(~self.bias[:, :, :t, :t], float("-inf"))
+        y = F.softmax(scores, dim=-1) @ v
+        return self.c_proj(y.transpose(1, 2).reshape(n, t, width))
+
+
+class Neurons(nn.Module):
+    def __init__(self, width, gelu):
+        super().__init__()
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.c_proj = nn.Linear(4 * width, width)
+        self.gelu = gelu
+
+    def forward(self, x):
+        x = self.c_fc(x)
+        if self.gelu == "erf":
+            x = F.gelu(x)
+        else:
+            x = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        return self.c_proj(x)
+
+
+class Transformer(nn.Module):
+    def __init__(self, width, heads, context, gelu):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads, context)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = Neurons(width, gelu)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocab, context, layers, width, heads, gelu="tanh"):
+        super().__init__()
+        self.wte = nn.Embedding(vocab, width)
+        self.wpe = nn.Embedding(context, width)
+        self.h = nn.ModuleList(Transformer(width, heads, context, gelu) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width)
+        self.lm_head = nn.Linear(width, vocab, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        for block in self.h:
+            x = block(x)
+        return self.lm_head(self.ln_f(x))
+
+
+class Twice(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        layers = []
+        for _ in range(2):
+            layers += [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+            inputs = outputs
+        super().__init__(*layers)
+
+
+class Up(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(2 * width, width, 2, 2)
+        self.twice = Twice(2 * width, width)
+
+    def forward(self, x, beside):
+        x = self.up(x)
+        h, w = beside.shape[2] - x.shape[2], beside.shape[3] - x.shape[3]
+        x = F.pad(x, [w // 2, w - w // 2, h // 2, h - h // 2])
+        return self.twice(torch.cat([beside, x], 1))
+
+
+class UNet(nn.Module):
+    def __init__(self, width, levels, classes=2):
+        super().__init__()
+        self.down = nn.ModuleList(Twice(3 if i == 0 else width << (i - 1), width << i) for i in range(levels))
+        self.up = nn.ModuleList(Up(width << i) for i in reversed(range(levels - 1)))
+        self.out = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x):
+        skipped = []
+        for i, down in enumerate(self.down):
+            x = down(x if i == 0 else F.max_pool2d(x, 2))
+            skipped.append(x)
+        for i, up in enumerate(self.up):
+            x = up(x, skipped[-2 - i])
+        return self.out(x)
+
+
+def export(folder, name, model, example, names, outside=False, opset=13, train=True):
+    mode = torch.onnx.TrainingMode.TRAINING if train else torch.onnx.TrainingMode.EVAL
+    file = io.BytesIO()
+    torch.onnx.export(
+        model, example, file, opset_version=opset, training=mode, do_constant_folding=not train,
+        input_names=["input"], output_names=["output"],
+        dynamic_axes={"input": names} if names else None)
+    made = onnx.load_model_from_string(file.getvalue())
+    for node in made.graph.node:
+        node.ClearField("doc_string")
+    at = 0
+    for weight in made.graph.initializer if outside else []:
+        size = len(weight.raw_data)
+        if size < 1024 or weight.data_type != onnx.TensorProto.FLOAT:
+            continue
+        weight.ClearField("raw_data")
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", name + ".weights"), ("offset", at), ("length", size)):
+            weight.external_data.add(key=key, value=str(value))
+        at += size
+    with open(os.path.join(folder, name + ".onnx"), "wb") as out:
+        out.write(made.SerializeToString())
+
+
+def main(folder):
+    torch.manual_seed(1)
+    picture = torch.zeros(2, 3, 32, 32)
+    words = torch.zeros(2, 16, dtype=torch.long)
+    batch, both = {0: "batch"}, {0: "batch", 1: "time"}
+    small = ResNet(Basic, [1, 1], width=8, classes=10)
+    export(folder, "resnet-small", small, picture, batch)
+    export(folder, "resnet-small-fixed", small, picture, None, opset=12)
+    export(folder, "resnet-small-eval", small, picture, batch, opset=17, train=False)
+    gpt = GPT(vocab=50, context=16, layers=2, width=16, heads=2)
+    export(folder, "gpt-small", gpt, words, batch)
+    export(folder, "gpt-small-time", gpt, words, both, opset=11)
+    export(folder, "gpt-small-fixed", gpt, words, None, opset=16)
+    export(folder, "gpt-small-eval", GPT(50, 16, 1, 16, 2, "erf"), words, batch, opset=17, train=False)
+    export(folder, "unet-small", UNet(4, 3), torch.zeros(1, 3, 36, 36), batch)
+    export(folder, "resnet18", ResNet(Basic, [2, 2, 2, 2]), torch.zeros(1, 3, 224, 224), batch, True)
+    export(folder, "resnet50", ResNet(Bottleneck, [3, 4, 6, 3]), torch.zeros(1, 3, 224, 224), None, True)
+    gpt2 = GPT(vocab=50257, context=32, layers=12, width=768, heads=12)
+    export(folder, "gpt2-32", gpt2, torch.zeros(1, 32, dtype=torch.long), batch, True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])
