@@ -165,8 +165,12 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
         return status;
     }
     /* Sharded, or with room to bring the optimizer's state in: a part, or more, than what was placed. */
-    layout->staging_offset = layout->persistent_bytes;
-    layout->staging_bytes = of->offload_optimizer ? (uint64_t)ull__plan_staged_bytes(program) : 0;
+    if (of->offload_optimizer) {
+        int64_t slots[2];
+        ull__plan_staging(program, slots);
+        layout->staging_offsets[0] = layout->persistent_bytes;
+        layout->staging_offsets[1] = layout->persistent_bytes + (uint64_t)slots[0];
+    }
     layout->persistent_bytes = (uint64_t)of->persistent_bytes;
     layout->step_bytes = (uint64_t)(of->bound_bytes - of->persistent_bytes -
                                     (of->cost.peak_bytes - program->step_bytes));

@@ -37,22 +37,24 @@ static bool put_plan(struct ull__planner *planner, const struct ull__plan *plan,
     return true;
 }
 
-/* The largest part of the optimizer's state that is brought in at once: two parameters', one while the other works. */
-int64_t ull__plan_staged_bytes(const struct ull__program *program)
+void ull__plan_staging(const struct ull__program *program, int64_t slots[2])
 {
-    const struct ull__graph *graph = program->graph;
-    int64_t largest = 0;
-    for (int i = 0; i < program->buffer_count; ++i) {
+    int turn = 0;
+    slots[0] = slots[1] = 0;
+    for (int i = 0; i < program->item_count; ++i) {
+        const struct ull__program_item *item = &program->items[i];
         int64_t sum = 0;
-        int parameter = graph->tensors[program->buffers[i].tensor].of;
-        if (program->buffers[i].role != ULL_ROLE_OPTIMIZER || parameter == ULL_NONE) {
-            continue;
+        for (int j = 0; j < item->input_count; ++j) {
+            const struct ull__program_buffer *buffer =
+                &program->buffers[program->refs[item->inputs + j]];
+            bool state = buffer->role == ULL_ROLE_OPTIMIZER || buffer->role == ULL_ROLE_MASTER;
+            sum += state && buffer->life == ULL_LIFE_PERSISTENT ? buffer->bytes : 0;
         }
-        /* A parameter has at most two moments and a master, all of one size. */
-        sum = 3 * program->buffers[i].bytes;
-        largest = sum > largest ? sum : largest;
+        if (sum > 0) {
+            slots[turn % 2] = sum > slots[turn % 2] ? sum : slots[turn % 2];
+            turn += 1;
+        }
     }
-    return 2 * largest;
 }
 
 static double share_of(int devices, int stage, int from)
@@ -81,8 +83,9 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
     if (plan->offload_optimizer) {
         plan->host_bytes += kept_state;
         seconds += 2 * (double)kept_state / profile->link_per_second;
-        int64_t staged = ull__plan_staged_bytes(program);
-        kept_state = staged < kept_state ? staged : kept_state;
+        int64_t slots[2];
+        ull__plan_staging(program, slots);
+        kept_state = slots[0] + slots[1] < kept_state ? slots[0] + slots[1] : kept_state;
     }
     int64_t kept_gradients = (int64_t)((double)gradients * share_of(devices, plan->zero_stage, 2));
     int64_t kept_weights = (int64_t)((double)weights * share_of(devices, plan->zero_stage, 3));

@@ -38,7 +38,8 @@ struct ull__plan_request {
     int64_t bn_group; /* samples that share batch norm's statistics; 0: ull__default_bn_group */
     enum ull__precision precision;
     enum ull__optimizer optimizer;
-    struct ull__optimizer_attrs attrs;
+    struct ull__optimizer_attrs attrs; /* limit 0: no clipping */
+    struct ull__scale_attrs scale;     /* of the loss in fp16; step.h has what zeros mean */
     int64_t max_accumulation; /* micro-steps of a step at most; 0: as many as the batch and bn_group allow */
     int64_t recompute_min; /* bytes; smaller tensors are kept */
     int64_t max_workspace; /* of one operator; 0: no bound */
@@ -105,8 +106,8 @@ struct ull__plan_layout {
      * optimizer's state, what is sent there). ULL_NOT_THERE: it has no place there. */
     uint64_t *persistent_offsets, *host_offsets;
     uint64_t host_bytes;
-    /* Where the optimizer's state is in the host's memory: room in the persistent region for two parameters', one behind the other. */
-    uint64_t staging_offset, staging_bytes;
+    /* Where the optimizer's state is in the host's memory: two places in the persistent region that updates take in turns. */
+    uint64_t staging_offsets[2];
     uint64_t persistent_bytes, step_bytes,
         passing_bytes;          /* of the regions; their sum is the plan's peak */
     double *starts;             /* by place: seconds from the beginning of the micro-step */

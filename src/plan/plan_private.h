@@ -37,8 +37,8 @@ struct ull__planner {
 
 /* Fills in graphs and variants. */
 ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err);
-/* Room to bring the optimizer's state of two parameters in, one while the other is worked on. */
-int64_t ull__plan_staged_bytes(const struct ull__program *program);
+/* Room to bring the optimizer's state of two parameters in, one while the other is worked on: taken in turns. */
+void ull__plan_staging(const struct ull__program *program, int64_t slots[2]);
 /* Bytes and seconds of a plan whose variant, decision's cost and choices are set. */
 void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan);
 

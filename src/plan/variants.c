@@ -62,6 +62,7 @@ static ull_status add_graph(struct ull__planner *planner, enum ull__precision pr
                                         .attrs = planner->request.attrs,
                                         .accumulate = accumulates,
                                         .loss_scale = scaled,
+                                        .scale = planner->request.scale,
                                         .consume = !planner->request.plain && !accumulates &&
                                                    !scaled && !clipped};
     ull_status status = ull__step_build(graph, &options, err);

@@ -160,7 +160,7 @@ static bool state_in(struct recording *r, int place)
     const struct ull__program_item *item = &program->items[e->request.layout->order[place].item];
     const struct ull__plan_layout *layout = e->request.layout;
     int slot = r->turn % SLOTS;
-    uint64_t at = layout->staging_offset + (uint64_t)slot * (layout->staging_bytes / SLOTS);
+    uint64_t at = layout->staging_offsets[slot];
     bool any = false;
     for (int i = 0; i < item->input_count; ++i) {
         int buffer = program->refs[item->inputs + i];

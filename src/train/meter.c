@@ -1,0 +1,383 @@
+/* meter.c: see meter.h. */
+#include "meter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "error.h"
+#include "op.h"
+
+enum { TIMES = 3, MOST_SAMPLES = 64 };
+
+struct entry {
+    uint64_t key; /* 0: free */
+    int64_t workspace;
+    double fixed, each; /* seconds: of a run, and of a sample; each below 0: not known */
+};
+
+struct table {
+    struct entry *entries;
+    size_t room, count;
+};
+
+struct ull__meter_of {
+    struct ull__meter meter;
+    struct ull__backend *backend;
+    uint64_t room;
+    char *scratch; /* room bytes; NULL until something is measured, or there is no memory */
+    uint64_t at;   /* the next place there */
+    struct table workspaces, times;
+    /* Of the last graph and sizes that were asked about. */
+    const struct ull__graph *graph;
+    int64_t values[ULL_SYMBOLS];
+    uint8_t *layouts;
+    int tensors;
+    char missing[256];
+};
+
+/* --- What is known --- */
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < size; ++i) {
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static uint64_t mix_tensor(uint64_t hash, const struct ull__meter_of *meter, int tensor, bool sizes)
+{
+    if (tensor == ULL_NONE) {
+        return mix(hash, "none", 4);
+    }
+    const struct ull__tensor *of = &meter->graph->tensors[tensor];
+    hash = mix(hash, &of->type, sizeof(of->type));
+    hash = mix(hash, &meter->layouts[tensor], 1);
+    for (int i = 0; i < of->rank; ++i) {
+        int64_t size =
+            sizes ? ull__dim_value(meter->graph->symbols, of->dims[i], meter->values) : of->dims[i];
+        hash = mix(hash, &size, sizeof(size));
+    }
+    return mix(hash, &of->rank, sizeof(of->rank));
+}
+
+/* A node by what it does; with the sizes as they are, or for any number of samples. */
+static uint64_t key_of(const struct ull__meter_of *meter, int node, bool sizes)
+{
+    const struct ull__node *of = &meter->graph->nodes[node];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    hash = mix(hash, of->op->name, strlen(of->op->name));
+    hash = mix(hash, &of->attrs, sizeof(of->attrs));
+    for (int i = 0; i < of->input_count; ++i) {
+        hash = mix_tensor(hash, meter, of->inputs[i], sizes);
+    }
+    for (int i = 0; i < of->output_count; ++i) {
+        hash = mix_tensor(hash, meter, of->outputs[i], sizes);
+    }
+    return hash != 0 ? hash : 1;
+}
+
+static struct entry *look(const struct table *table, uint64_t key)
+{
+    for (size_t i = table->room > 0 ? key % table->room : 0; table->room > 0;
+         i = (i + 1) % table->room) {
+        if (table->entries[i].key == key || table->entries[i].key == 0) {
+            return &table->entries[i];
+        }
+    }
+    return NULL;
+}
+
+/* The entry of a key, new if its key is 0 before; NULL without memory. */
+static struct entry *entry_of(struct table *table, uint64_t key)
+{
+    if (2 * table->count >= table->room) {
+        struct table larger = {calloc(2 * table->room + 256, sizeof(*larger.entries)),
+                               2 * table->room + 256, 0};
+        if (larger.entries == NULL) {
+            return NULL;
+        }
+        for (size_t i = 0; i < table->room; ++i) {
+            if (table->entries[i].key != 0) {
+                *look(&larger, table->entries[i].key) = table->entries[i];
+                larger.count += 1;
+            }
+        }
+        free(table->entries);
+        *table = larger;
+    }
+    return look(table, key);
+}
+
+/* Layouts are asked for once for each graph and size. */
+static bool turn_to(struct ull__meter_of *meter, const struct ull__graph *graph, const int64_t *values)
+{
+    size_t symbols = (size_t)ull__dim_symbols(graph->symbols) * sizeof(*values);
+    if (meter->graph == graph && meter->tensors == graph->tensor_count &&
+        memcmp(meter->values, values, symbols) == 0) {
+        return true;
+    }
+    uint8_t *layouts = realloc(meter->layouts, (size_t)graph->tensor_count + 1);
+    if (layouts == NULL) {
+        return false;
+    }
+    meter->layouts = layouts;
+    meter->graph = graph;
+    meter->tensors = graph->tensor_count;
+    memcpy(meter->values, values, symbols);
+    return meter->backend->ops->layouts(meter->backend, graph, values, layouts, NULL) == ULL_OK;
+}
+
+static struct ull__selecting selecting(const struct ull__meter_of *meter, int node,
+                                       const int64_t *values)
+{
+    return (struct ull__selecting){.graph = meter->graph,
+                                   .node = node,
+                                   .values = values,
+                                   .layouts = meter->layouts,
+                                   .most_workspace = ULL_NONE,
+                                   .deterministic = true};
+}
+
+static int64_t workspace_of(void *context, const struct ull__graph *graph, int node,
+                            const int64_t *values)
+{
+    struct ull__meter_of *meter = context;
+    if (!turn_to(meter, graph, values)) {
+        return -1;
+    }
+    uint64_t key = key_of(meter, node, true);
+    struct entry *entry = entry_of(&meter->workspaces, key);
+    if (entry == NULL) {
+        return -1;
+    }
+    if (entry->key == 0) {
+        struct ull__selection selection;
+        struct ull__selecting what = selecting(meter, node, values);
+        struct ull_error error;
+        bool fine = meter->backend->ops->select(meter->backend, &what, &selection, &error) == ULL_OK;
+        if (!fine && meter->missing[0] == '\0') {
+            snprintf(meter->missing, sizeof(meter->missing), "%.250s", error.message);
+        }
+        *entry = (struct entry){.key = key, .workspace = fine ? selection.workspace : -1};
+        meter->workspaces.count += 1;
+    }
+    return entry->workspace;
+}
+
+/* --- Measuring --- */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static bool with_batch(const struct ull__meter_of *meter, int64_t batch, int64_t *values)
+{
+    int symbol = ull__dim_symbol_find(meter->graph->symbols, "batch");
+    memcpy(values, meter->values, sizeof(meter->values));
+    if (symbol >= 0) {
+        values[symbol] = batch;
+    }
+    return symbol >= 0;
+}
+
+/* Bytes of all operands at these sizes; below 0: more than there can be. */
+static int64_t operand_bytes(const struct ull__meter_of *meter, int node, const int64_t *values)
+{
+    const struct ull__node *of = &meter->graph->nodes[node];
+    int64_t sum = 0;
+    for (int i = 0; i < of->input_count + of->output_count; ++i) {
+        int tensor = i < of->input_count ? of->inputs[i] : of->outputs[i - of->input_count];
+        int64_t bytes = tensor != ULL_NONE ? ull__tensor_bytes(meter->graph, tensor, values) : 0;
+        if (bytes < 0 || __builtin_add_overflow(sum, bytes + 64, &sum)) {
+            return -1;
+        }
+    }
+    return sum;
+}
+
+static char *take(struct ull__meter_of *meter, int64_t bytes)
+{
+    uint64_t size = ((uint64_t)bytes + 63) / 64 * 64;
+    if (meter->at + size > meter->room) {
+        meter->at = 0;
+    }
+    char *here = meter->scratch + meter->at;
+    meter->at += size;
+    return here;
+}
+
+static void place_operands(struct ull__meter_of *meter, int node, const int64_t *values,
+                           void **operands)
+{
+    const struct ull__node *of = &meter->graph->nodes[node];
+    for (int i = 0; i < of->input_count + of->output_count; ++i) {
+        bool input = i < of->input_count;
+        int tensor = input ? of->inputs[i] : of->outputs[i - of->input_count];
+        operands[i] = NULL;
+        if (tensor == ULL_NONE) {
+            continue;
+        }
+        const struct ull__tensor *made = &meter->graph->tensors[tensor];
+        for (int j = 0; j < of->input_count && !input && made->writes; ++j) {
+            operands[i] = of->inputs[j] == made->alias ? operands[j] : operands[i];
+        }
+        if (operands[i] == NULL) {
+            operands[i] = take(meter, ull__tensor_bytes(meter->graph, tensor, values));
+        }
+    }
+}
+
+/* The middle of some runs; below 0: it cannot be measured. */
+static double measure(struct ull__meter_of *meter, int node, int64_t batch)
+{
+    int64_t values[ULL_SYMBOLS];
+    with_batch(meter, batch, values);
+    const struct ull__node *of = &meter->graph->nodes[node];
+    const struct ull__backend_ops *ops = meter->backend->ops;
+    struct ull__selecting what = selecting(meter, node, values);
+    struct ull__selection selection;
+    struct ull__kernel *kernel;
+    void **operands = calloc((size_t)(of->input_count + of->output_count) + 1, sizeof(*operands));
+    if (operands == NULL || ops->select(meter->backend, &what, &selection, NULL) != ULL_OK ||
+        operand_bytes(meter, node, values) + selection.workspace > (int64_t)meter->room ||
+        ops->compile(meter->backend, &what, &kernel, NULL) != ULL_OK) {
+        free(operands);
+        return -1;
+    }
+    double seconds[TIMES + 1];
+    for (int i = 0; i <= TIMES; ++i) {
+        place_operands(meter, node, values, operands);
+        struct ull__launch launch = {.inputs = operands,
+                                     .outputs = operands + of->input_count,
+                                     .workspace = take(meter, selection.workspace)};
+        double begin = now();
+        ops->enqueue(meter->backend, of->queue, kernel, &launch);
+        ops->synchronize(meter->backend, NULL);
+        seconds[i] = now() - begin;
+    }
+    ops->release(meter->backend, kernel);
+    free(operands);
+    /* The first run loads code and libraries' own memory. */
+    double a = seconds[1], b = seconds[2], c = seconds[3];
+    double low = a < b ? a : b, high = a < b ? b : a;
+    return c < low ? low : c > high ? high : c;
+}
+
+static bool get_scratch(struct ull__meter_of *meter)
+{
+    if (meter->scratch == NULL && meter->room > 0) {
+        void *memory = mmap(NULL, meter->room, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        meter->scratch = memory != MAP_FAILED ? memory : NULL;
+        meter->room = meter->scratch != NULL ? meter->room : 0;
+        if (meter->scratch != NULL) {
+            memset(meter->scratch, 0, meter->room);
+        }
+    }
+    return meter->scratch != NULL;
+}
+
+static void fit_line(struct ull__meter_of *meter, int node, int64_t planned, struct entry *entry)
+{
+    int64_t values[ULL_SYMBOLS], many = planned < MOST_SAMPLES ? planned : MOST_SAMPLES;
+    bool batched = with_batch(meter, many, values);
+    int64_t large = operand_bytes(meter, node, values);
+    while (many > 1 && (large < 0 || large > (int64_t)meter->room / 4)) {
+        many /= 2;
+        with_batch(meter, many, values);
+        large = operand_bytes(meter, node, values);
+    }
+    with_batch(meter, many > 1 ? many / 2 : 1, values);
+    batched = batched && large != operand_bytes(meter, node, values);
+    double at_many = measure(meter, node, many);
+    entry->fixed = at_many;
+    entry->each = at_many < 0 ? -1 : 0;
+    if (at_many < 0 || !batched || many < 4) {
+        entry->each = at_many < 0 ? -1 : batched ? at_many / (double)many : 0;
+        entry->fixed = batched ? 0 : at_many;
+        return;
+    }
+    double at_few = measure(meter, node, many / 4);
+    double each = (at_many - at_few) / (double)(many - many / 4);
+    each = each > 0 ? each : at_many / (double)many;
+    double fixed = at_many - each * (double)many;
+    entry->each = fixed >= 0 ? each : at_many / (double)many;
+    entry->fixed = fixed >= 0 ? fixed : 0;
+}
+
+static double seconds_of(void *context, const struct ull__graph *graph, int node,
+                         const int64_t *values)
+{
+    struct ull__meter_of *meter = context;
+    if (meter->room == 0 || !turn_to(meter, graph, values) || !get_scratch(meter) ||
+        (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0) {
+        return -1;
+    }
+    int symbol = ull__dim_symbol_find(graph->symbols, "batch");
+    int64_t batch = symbol >= 0 ? values[symbol] : 1;
+    uint64_t key = key_of(meter, node, false);
+    struct entry *entry = entry_of(&meter->times, key);
+    if (entry == NULL) {
+        return -1;
+    }
+    if (entry->key == 0) {
+        entry->key = key;
+        meter->times.count += 1;
+        fit_line(meter, node, batch, entry);
+    }
+    return entry->each < 0 ? -1 : entry->fixed + entry->each * (double)batch;
+}
+
+ull_status ull__meter_create(struct ull__backend *backend, uint64_t room,
+                             struct ull__meter_of **meter, struct ull_error *err)
+{
+    struct ull__meter_of *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to measure kernels");
+    }
+    made->meter =
+        (struct ull__meter){.context = made, .workspace = workspace_of, .seconds = seconds_of};
+    made->backend = backend;
+    made->room = room;
+    *meter = made;
+    return ULL_OK;
+}
+
+void ull__meter_destroy(struct ull__meter_of *meter)
+{
+    if (meter == NULL) {
+        return;
+    }
+    ull__meter_rest(meter);
+    free(meter->workspaces.entries);
+    free(meter->times.entries);
+    free(meter->layouts);
+    free(meter);
+}
+
+void ull__meter_rest(struct ull__meter_of *meter)
+{
+    if (meter->scratch != NULL) {
+        munmap(meter->scratch, meter->room);
+        meter->scratch = NULL;
+    }
+    meter->room = 0;
+}
+
+const struct ull__meter *ull__meter_for(struct ull__meter_of *meter)
+{
+    return &meter->meter;
+}
+
+const char *ull__meter_missing(const struct ull__meter_of *meter)
+{
+    return meter->missing;
+}

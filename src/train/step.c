@@ -1,0 +1,186 @@
+/* step.c: one optimizer step. See session.h. */
+#include <string.h>
+#include <time.h>
+
+#include "error.h"
+#include "half.h"
+#include "random.h"
+#include "session_private.h"
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static uint64_t rounded(uint64_t bytes, uint64_t alignment)
+{
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+void ull__session_note_reached(struct ull__session *session)
+{
+    const struct ull__backend_ops *ops = session->backend->ops;
+    uint64_t alignment = ull__planner_profile(session->planner)->alignment;
+    char *persistent = session->arena.persistent, *step = session->arena.step;
+    uintptr_t end = ops->reached(session->backend, persistent, persistent + session->persistent_room);
+    uint64_t offset = end != 0 ? rounded(end - (uintptr_t)persistent, alignment) : 0;
+    session->reached_persistent =
+        offset > session->reached_persistent ? offset : session->reached_persistent;
+    end = ops->reached(session->backend, step, step + session->step_room);
+    offset = end != 0 ? rounded(end - (uintptr_t)step, alignment) : 0;
+    session->reached_step = offset > session->reached_step ? offset : session->reached_step;
+}
+
+/* A control's bytes, if this plan has it. */
+static void *control(const struct ull__session *session, const char *name)
+{
+    int tensor = ull__graph_find(ull__session_graph(session), ULL_ROLE_CONTROL, name);
+    return tensor != ULL_NONE && session->program->buffer_of[tensor] != ULL_NONE
+               ? ull__executable_address(session->full, tensor)
+               : NULL;
+}
+
+static void write_control(const struct ull__session *session, const char *name, const void *value,
+                          size_t size)
+{
+    void *to = control(session, name);
+    if (to != NULL) {
+        session->backend->ops->copy(session->backend, ULL_QUEUE_COMPUTE, to, value, size);
+    }
+}
+
+void ull__session_write_counters(struct ull__session *session)
+{
+    int64_t step = (int64_t)session->steps;
+    float scale = (float)session->loss_scale;
+    int32_t good = (int32_t)session->good_steps, left = (int32_t)session->hysteresis_left;
+    write_control(session, "step", &step, sizeof(step));
+    write_control(session, "loss_scale", &scale, sizeof(scale));
+    write_control(session, "good_steps", &good, sizeof(good));
+    write_control(session, "hysteresis_left", &left, sizeof(left));
+    session->backend->ops->synchronize(session->backend, NULL);
+}
+
+static void read_counters(struct ull__session *session)
+{
+    const int64_t *step = control(session, "step");
+    const float *scale = control(session, "loss_scale");
+    const int32_t *good = control(session, "good_steps");
+    const int32_t *left = control(session, "hysteresis_left");
+    session->steps = step != NULL ? (uint64_t)*step : session->steps;
+    session->loss_scale = scale != NULL ? (double)*scale : session->loss_scale;
+    session->good_steps = good != NULL ? *good : session->good_steps;
+    session->hysteresis_left = left != NULL ? *left : session->hysteresis_left;
+}
+
+/* Place of element i, in rows, of pictures that lie channels last. */
+static int64_t channels_last(const int64_t *dims, int64_t i)
+{
+    int64_t w = i % dims[3], h = i / dims[3] % dims[2], c = i / (dims[3] * dims[2]) % dims[1];
+    int64_t n = i / (dims[3] * dims[2] * dims[1]);
+    return ((n * dims[2] + h) * dims[3] + w) * dims[1] + c;
+}
+
+static void put_integer(enum ull__type type, void *to, int64_t i, int32_t value)
+{
+    switch (type) {
+    case ULL_TYPE_I64:
+        ((int64_t *)to)[i] = value;
+        break;
+    case ULL_TYPE_I32:
+        ((int32_t *)to)[i] = value;
+        break;
+    default:
+        ull__put_float(type, to, i, (float)value);
+    }
+}
+
+void ull__session_put_input(const struct ull__executable *executable, const struct ull__graph *graph,
+                            int tensor, const int64_t *values, const void *from, bool tokens)
+{
+    const struct ull__tensor *of = &graph->tensors[tensor];
+    void *to = ull__executable_address(executable, tensor);
+    int64_t elements = ull__tensor_elements(graph, tensor, values), dims[ULL_RANK] = {0};
+    bool last = ull__executable_layouts(executable)[tensor] == ULL_LAYOUT_CHANNELS_LAST;
+    for (int i = 0; i < of->rank; ++i) {
+        dims[i] = ull__dim_value(graph->symbols, of->dims[i], values);
+    }
+    if (!tokens && of->type == ULL_TYPE_F32 && (!last || dims[1] == 1)) {
+        memcpy(to, from, (size_t)elements * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < elements; ++i) {
+        int64_t at = last ? channels_last(dims, i) : i;
+        if (tokens) {
+            put_integer(of->type, to, at, ((const int32_t *)from)[i]);
+        } else {
+            ull__put_float(of->type, to, at, ((const float *)from)[i]);
+        }
+    }
+}
+
+static ull_status micro_step(struct ull__session *session, const struct ull__source *source,
+                             int64_t first, int64_t count, bool adding, struct ull_error *err)
+{
+    struct ull__executable *executable =
+        session->rest != NULL && count == session->rest_batch ? session->rest : session->full;
+    const struct ull__graph *graph = ull__session_graph(session);
+    int64_t values[ULL_SYMBOLS];
+    int64_t generator[ULL_GENERATOR_SIZE] = {(int64_t)session->options.seed,
+                                             (int64_t)session->steps, first};
+    ull_status status =
+        source->read(source->context, first, count, session->x, session->targets, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    ull__graph_values(graph, count, values);
+    ull__session_put_input(executable, graph, session->input, values, session->x, session->tokens);
+    ull__session_put_input(executable, graph, session->target, values, session->targets, true);
+    write_control(session, "adding", &adding, sizeof(adding));
+    write_control(session, "generator", generator, sizeof(generator));
+    ull__executable_micro(executable);
+    return session->backend->ops->synchronize(session->backend, err);
+}
+
+ull_status ull__session_step(struct ull__session *session, const struct ull__source *source,
+                             double learning_rate, struct ull__step_result *result,
+                             struct ull_error *err)
+{
+    const struct ull__graph *graph = ull__session_graph(session);
+    int count;
+    const struct ull__plan *plan = &ull__planner_plans(session->planner, &count)[session->plan];
+    int64_t batch = session->options.plan.batch, micro = plan->micro_batch;
+    uint64_t valid = source->valid(source->context, 0, batch), before = session->steps;
+    float rate = (float)learning_rate, targets = valid > 0 ? (float)valid : 1;
+    double begin = now(), loss = 0;
+    int64_t micro_steps = 0;
+    write_control(session, "learning_rate", &rate, sizeof(rate));
+    write_control(session, "target_count", &targets, sizeof(targets));
+    for (int64_t first = 0; first < batch; first += micro, ++micro_steps) {
+        int64_t here = batch - first < micro ? batch - first : micro;
+        ull_status status = micro_step(session, source, first, here, first > 0, err);
+        if (status != ULL_OK) {
+            return status;
+        }
+        for (int i = 0; i < graph->loss_count; ++i) {
+            loss += graph->loss_weights[i] * (double)session->losses[i];
+        }
+    }
+    ull__executable_update(session->full);
+    ull_status status = session->backend->ops->synchronize(session->backend, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    read_counters(session);
+    ull__session_note_reached(session);
+    bool scaled = control(session, "loss_scale") != NULL;
+    *result = (struct ull__step_result){.loss = loss,
+                                        .loss_scale = scaled ? session->loss_scale : 1,
+                                        .skipped = session->steps == before,
+                                        .micro_batch = micro,
+                                        .micro_steps = micro_steps,
+                                        .seconds = now() - begin};
+    return ULL_OK;
+}
