@@ -1,7 +1,7 @@
 /* updates.c: accumulation, what is asked of all gradients, and optimizers. */
 #include "call.h"
 
-/* Outputs lie in the arrays of the inputs whose new versions they are. */
+/* Outputs lie in the arrays of the inputs whose new versions they are. Weights of 16 bits are rounded by who stores them. */
 void ref__accumulate(struct call *call)
 {
     bool adds = call->in[2].data[0] != 0;
@@ -81,8 +81,7 @@ void ref__sgd(struct call *call)
         }
         w[i] -= rate * d;
         if (ref__has(call, 5)) {
-            struct array *half = &call->out[momentum != NULL ? 2 : 1];
-            half->data[i] = ref_rounded(w[i], half->type);
+            call->out[momentum != NULL ? 2 : 1].data[i] = w[i];
         }
     }
 }
@@ -105,7 +104,7 @@ void ref__adam(struct call *call)
         double second = v[i] / (1 - pow(attrs->beta2, step));
         w[i] -= rate * first / (sqrt(second) + attrs->epsilon);
         if (ref__has(call, 7)) {
-            call->out[3].data[i] = ref_rounded(w[i], call->out[3].type);
+            call->out[3].data[i] = w[i];
         }
     }
 }
