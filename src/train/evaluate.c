@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "half.h"
 #include "session_private.h"
 #include "step.h"
 
@@ -217,6 +218,15 @@ static void run_forward(struct ull__session *session)
     }
     ull__executable_micro(forward->executable);
     session->backend->ops->synchronize(session->backend, NULL);
+    /* 16-bit logits become f32 where they are, from the last one on. */
+    enum ull__type type = forward->graph->tensors[forward->logits].type;
+    int64_t elements = ull__tensor_elements(forward->graph, forward->logits, values);
+    for (int64_t i = elements - 1; i >= 0 && ull__type_is_half(type); --i) {
+        uint16_t half;
+        memcpy(&half, (const char *)forward->logits_copy + sizeof(half) * (size_t)i, sizeof(half));
+        float value = type == ULL_TYPE_BF16 ? ull__bf16_load(half) : ull__f16_load(half);
+        memcpy(&forward->logits_copy[i], &value, sizeof(value));
+    }
 }
 
 static int64_t best(const float *row, int64_t classes)
