@@ -36,4 +36,16 @@
     X(norm_square)                                                                                 \
     X(clip)                                                                                        \
     X(loss_scale)                                                                                  \
-    X(count_step)
+    X(count_step)                                                                                  \
+    X(layer_norm)                                                                                  \
+    X(layer_norm_grad)                                                                             \
+    X(rms_norm)                                                                                    \
+    X(rms_norm_grad)                                                                               \
+    X(softmax)                                                                                     \
+    X(softmax_grad)                                                                                \
+    X(log_softmax)                                                                                 \
+    X(log_softmax_grad)                                                                            \
+    X(gather)                                                                                      \
+    X(gather_grad)                                                                                 \
+    X(embedding)                                                                                   \
+    X(embedding_grad)
