@@ -58,8 +58,8 @@ static void copy_slices(const struct ull__kernel *kernel, const struct ull__cpu_
 
 static void run_gather(const struct ull__kernel *kernel, const struct ull__cpu_run *run, int thread)
 {
-    struct slices of = slices(&kernel->inputs[0], kernel->attrs.axis.axis, &kernel->inputs[1],
-                              run->in[1]);
+    struct slices of =
+        slices(&kernel->inputs[0], kernel->attrs.axis.axis, &kernel->inputs[1], run->in[1]);
     copy_slices(kernel, run, &of, run->in[0], thread);
 }
 
@@ -133,8 +133,8 @@ static void add_all(const struct ull__kernel *kernel, const struct ull__cpu_run 
 static void run_gather_grad(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
                             int thread)
 {
-    struct slices of = slices(&kernel->outputs[0], kernel->attrs.axis.axis, &kernel->inputs[1],
-                              run->in[1]);
+    struct slices of =
+        slices(&kernel->outputs[0], kernel->attrs.axis.axis, &kernel->inputs[1], run->in[1]);
     add_all(kernel, run, &of, kernel->inputs[0].type, run->in[0], thread);
 }
 

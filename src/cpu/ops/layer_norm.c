@@ -28,7 +28,8 @@ static struct rows rows_of(const struct ull__kernel *kernel)
 }
 
 /* The sum of x - mean to a power of 1 or 2. */
-static double moment(enum ull__type type, const void *x, int64_t at, int64_t n, float mean, bool square)
+static double moment(enum ull__type type, const void *x, int64_t at, int64_t n, float mean,
+                     bool square)
 {
     float tile[TILE];
     double total = 0;
@@ -97,7 +98,8 @@ static void run_norm(const struct ull__kernel *kernel, const struct ull__cpu_run
         /* The mean as f32 is off by a little, which the square of the difference takes back. */
         double off = of.centred ? mean - (double)(float)mean : 0;
         double var = moment(type, run->in[0], at, of.width, (float)mean, true) / n - off * off;
-        rstds[row] = (float)(1 / sqrt((var > 0 || var != var ? var : 0) + kernel->attrs.norm.epsilon));
+        rstds[row] =
+            (float)(1 / sqrt((var > 0 || var != var ? var : 0) + kernel->attrs.norm.epsilon));
         apply(kernel, run, at, of.width, (float)mean, rstds[row]);
     }
 }
@@ -234,8 +236,8 @@ static ull_status prepare_grad(struct ull__kernel *kernel, const struct ull__cpu
 {
     (void)library;
     int64_t width = rows_of(kernel).width;
-    kernel->workspace = 2 * width * (SLICES * (int64_t)sizeof(double) +
-                                     kernel->threads * (int64_t)sizeof(float));
+    kernel->workspace =
+        2 * width * (SLICES * (int64_t)sizeof(double) + kernel->threads * (int64_t)sizeof(float));
     return all_real(kernel) ? ULL_OK : no_types(kernel, err);
 }
 

@@ -48,4 +48,7 @@
     X(gather)                                                                                      \
     X(gather_grad)                                                                                 \
     X(embedding)                                                                                   \
-    X(embedding_grad)
+    X(embedding_grad)                                                                              \
+    X(attention)                                                                                   \
+    X(attention_grad)                                                                              \
+    X(rotary)

@@ -39,7 +39,7 @@ ALWAYS float row_sum(const float *x, int64_t n, float most)
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = 0; i < n; ++i) {
-        sum += expf(x[i] - most);
+        sum += exp_low(x[i] - most);
     }
     return sum;
 }

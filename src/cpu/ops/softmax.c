@@ -48,7 +48,7 @@ static void softmax_row(const struct ull__kernel *kernel, const struct ull__cpu_
         } else {
             SIMD for (int64_t j = 0; j < n; ++j)
             {
-                y[j] = expf(x[j] - most) * factor;
+                y[j] = exp_low(x[j] - most) * factor;
             }
         }
         wrote_f32(type, run->out[0], at + i, y, n);
@@ -77,7 +77,7 @@ static void softmax_columns(const struct ull__kernel *kernel, const struct ull__
         const float *x = read_f32(in, run->in[0], at + i * of->inner, n, from);
         SIMD for (int64_t j = 0; j < n; ++j)
         {
-            sum[j] += expf(x[j] - most[j]);
+            sum[j] += exp_low(x[j] - most[j]);
         }
     }
     SIMD for (int64_t j = 0; j < n; ++j)
@@ -96,7 +96,7 @@ static void softmax_columns(const struct ull__kernel *kernel, const struct ull__
         } else {
             SIMD for (int64_t j = 0; j < n; ++j)
             {
-                y[j] = expf(x[j] - most[j]) * sum[j];
+                y[j] = exp_low(x[j] - most[j]) * sum[j];
             }
         }
         wrote_f32(type, run->out[0], place, y, n);
@@ -184,8 +184,7 @@ static void run_any(const struct ull__kernel *kernel, const struct ull__cpu_run 
 {
     struct along of = along(kernel);
     bool grad = kernel->op == &ull__op_softmax_grad || kernel->op == &ull__op_log_softmax_grad;
-    bool logarithm =
-        kernel->op == &ull__op_log_softmax || kernel->op == &ull__op_log_softmax_grad;
+    bool logarithm = kernel->op == &ull__op_log_softmax || kernel->op == &ull__op_log_softmax_grad;
     int64_t parts = of.inner == 1 ? 1 : (of.inner + COLUMNS - 1) / COLUMNS, begin, end;
     if (kernel->outputs[0].elements == 0) {
         return;

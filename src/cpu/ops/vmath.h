@@ -25,4 +25,14 @@ ULL_VECTOR extern float powf(float, float);
 #undef ULL_VECTOR
 #endif
 
+/*
+ * exp of what is not above 0: 0 below -87, where the vector version would fall back to one element at a time for results
+ * that are hardly numbers any more, and for minus infinity.
+ */
+static inline __attribute__((always_inline)) float exp_low(float x)
+{
+    float e = expf(x < -87.0f ? -87.0f : x);
+    return x < -87.0f ? 0.0f : e;
+}
+
 #endif
