@@ -151,13 +151,14 @@ _ullage() {
     plan:-o) words='table json csv' ;;
     plan:--optimizer) words='adam adamw sgd' ;;
     plan:--mode) words='training inference' ;;
+    plan:--parallel) words='data model pipeline' ;;
     plan:--weights) words='fp32 fp16 bf16 fp8 int8' ;;
     plan:--precision) words='auto fp32 bf16 fp16' ;;
     plan:--device) words='h200 a100-80g rtx4090 v100-16g t4 jetson-agx cpu' ;;
     plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
     plan:*)
         words='-m --memory -b --batch --mode --weights --context --requests --optimizer --precision --device --bn-group --max-accumulation
-            --recompute-min --max-workspace --host-memory --clip --devices --ladder --fit --html --like --models
+            --recompute-min --max-workspace --host-memory --clip --devices --parallel --ladder --fit --html --like --models
             --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m

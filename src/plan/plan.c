@@ -205,13 +205,24 @@ static int by_memory(const void *left, const void *right)
     return a->variant - b->variant;
 }
 
+static int by_variant(const void *left, const void *right)
+{
+    const struct ull__plan *a = left, *b = right;
+    return a->variant != b->variant ? b->variant - a->variant : by_memory(left, right);
+}
+
 /* Leaves those of which no other is both smaller and faster, from the most memory to the least. */
 static void thin(struct ull__planner *planner)
 {
     int kept = 0;
     double fastest = 1e300;
-    qsort(planner->plans, (size_t)planner->plan_count, sizeof(*planner->plans), by_memory);
+    bool each = planner->request.each_variant;
+    qsort(planner->plans, (size_t)planner->plan_count, sizeof(*planner->plans),
+          each ? by_variant : by_memory);
     for (int i = 0; i < planner->plan_count; ++i) {
+        if (each && kept > 0 && planner->plans[i].variant != planner->plans[kept - 1].variant) {
+            fastest = 1e300;
+        }
         if (planner->plans[i].step_seconds < fastest) {
             fastest = planner->plans[i].step_seconds;
             planner->plans[kept++] = planner->plans[i];

@@ -123,6 +123,9 @@ int cmd_plan(int argc, char **argv)
     if (options.inference) {
         return plan_inference(&options);
     }
+    if (options.parallel != ULL_PARALLEL_DATA) {
+        return plan_parallel(&options);
+    }
     struct plan_result result = {.options = &options};
     struct ull_error err = {{0}};
     ull_status status = make_plans(&options, &result, &err);

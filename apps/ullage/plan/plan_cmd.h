@@ -6,9 +6,10 @@
 #include "explain.h"
 #include "infer.h"
 #include "json.h"
+#include "parallel.h"
 #include "plan.h"
 
-enum { PLAN_FILE_VERSION = 1 };
+enum { PLAN_FILE_VERSION = 1, PLAN_CARDS_MOST = 64 /* in a line of budgets */ };
 
 struct plan_options {
     const char *model;
@@ -18,6 +19,7 @@ struct plan_options {
     const char *like; /* "torch", "torch:MODE,..."; NULL */
     int64_t budget;   /* bytes */
     bool inference; /* `infer` besides `request`, of which batch and max_workspace are read then */
+    enum ull__parallel_kind parallel; /* over request.devices, where these are several */
     struct ull__plan_request request;
     struct ull__infer_request infer;
     struct ull__profile profile;
@@ -45,6 +47,12 @@ ull_status plan_model(const struct plan_options *options, struct ull__graph **mo
 int plan_say_infeasible(int64_t budget, int64_t smallest_bytes);
 /* `--mode inference`, from the model to the result. Returns the exit code. */
 int plan_inference(const struct plan_options *options);
+
+/* `--parallel model` and `pipeline`, in the same way. */
+int plan_parallel(const struct plan_options *options);
+/* "-m 0=1234MiB,1=...", for cards with these peaks. */
+void plan_budgets_text(const struct plan_options *options, const int64_t *peaks, int count,
+                       char *text, size_t size);
 
 /* The plan as one JSON object, as docs/plan-file.md describes it. */
 void plan_print_json(const struct plan_result *result, struct ull_json *json);

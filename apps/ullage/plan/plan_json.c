@@ -184,6 +184,26 @@ static void put_ladder(struct ull_json *json, const struct plan_result *result)
     ull__json_array_end(json);
 }
 
+/* Over several devices every one has the whole model and a share of the batch. */
+static void put_data_parallel(struct ull_json *json, const struct plan_options *options, int64_t peak)
+{
+    int64_t peaks[PLAN_CARDS_MOST];
+    char budgets[32 * PLAN_CARDS_MOST];
+    int devices = options->request.devices;
+    ull__json_key(json, "parallel");
+    ull__json_object(json);
+    put_text(json, "kind", ull__parallel_text(ULL_PARALLEL_DATA));
+    put_i64(json, "devices", devices);
+    if (devices <= PLAN_CARDS_MOST) {
+        for (int i = 0; i < devices; ++i) {
+            peaks[i] = peak;
+        }
+        plan_budgets_text(options, peaks, devices, budgets, sizeof(budgets));
+        put_text(json, "run", budgets);
+    }
+    ull__json_object_end(json);
+}
+
 void plan_print_json(const struct plan_result *result, struct ull_json *json)
 {
     const struct plan_options *options = result->options;
@@ -215,6 +235,9 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     put_thumb(json, result);
     put_decision(json, result);
     put_pins(json);
+    if (options->request.devices > 1) {
+        put_data_parallel(json, options, plan->peak_bytes);
+    }
     if (options->ladder) {
         put_ladder(json, result);
     }

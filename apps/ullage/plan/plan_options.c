@@ -42,7 +42,9 @@ static void print_help(void)
         "  --host-memory SIZE     for what is sent to the host (default: the device's profile);\n"
         "                         0 for none\n"
         "  --clip NORM            clip gradients to this global norm\n"
-        "  --devices N            share the batch among N devices\n"
+        "  --devices N            over N devices\n"
+        "  --parallel KIND        how: data (default: the batch is shared), model or pipeline\n"
+        "                         (the layers are)\n"
         "  --weights NAME         in inference: fp32, fp16 (default), bf16, fp8 or int8\n"
         "  --context N            in inference: tokens a request keeps (default: the model's)\n"
         "  --requests N           in inference: how many at once (default: the batch)\n"
@@ -143,6 +145,7 @@ enum {
     OPTION_LADDER,
     OPTION_LIKE,
     OPTION_MODE,
+    OPTION_PARALLEL,
     OPTION_WEIGHTS,
     OPTION_CONTEXT,
     OPTION_REQUESTS,
@@ -169,6 +172,7 @@ static const struct option long_options[] = {
     {"fit", no_argument, NULL, OPTION_FIT},
     {"html", required_argument, NULL, OPTION_HTML},
     {"like", required_argument, NULL, OPTION_LIKE},
+    {"parallel", required_argument, NULL, OPTION_PARALLEL},
     {"mode", required_argument, NULL, OPTION_MODE},
     {"weights", required_argument, NULL, OPTION_WEIGHTS},
     {"context", required_argument, NULL, OPTION_CONTEXT},
@@ -183,6 +187,7 @@ static const struct option long_options[] = {
 struct typed {
     const char *memory, *device;
     const char *of_training, *of_inference; /* the last option that only that mode has; NULL */
+    bool parallel;                          /* --parallel was given */
     int exit_code;                          /* -1: go on */
 };
 
@@ -287,10 +292,10 @@ static int take_mode(const char *text, struct plan_options *options)
 /* Remembers options that only one of the modes has. */
 static void note_mode(int option, const char *name, struct typed *typed)
 {
-    static const int training[] = {
-        OPTION_OPTIMIZER,     OPTION_PRECISION, OPTION_BN_GROUP, OPTION_ACCUMULATION,
-        OPTION_RECOMPUTE_MIN, OPTION_HOST,      OPTION_CLIP,     OPTION_DEVICES,
-        OPTION_LIKE,          OPTION_HTML,      OPTION_FIT};
+    static const int training[] = {OPTION_OPTIMIZER,    OPTION_PRECISION,     OPTION_BN_GROUP,
+                                   OPTION_ACCUMULATION, OPTION_RECOMPUTE_MIN, OPTION_HOST,
+                                   OPTION_CLIP,         OPTION_DEVICES,       OPTION_LIKE,
+                                   OPTION_HTML,         OPTION_FIT,           OPTION_PARALLEL};
     for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); ++i) {
         typed->of_training = option == training[i] ? name : typed->of_training;
     }
@@ -341,6 +346,13 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
             break;
         case OPTION_LIKE:
             take_like(optarg, options, typed);
+            break;
+        case OPTION_PARALLEL:
+            if (!ull__parallel_parse(optarg, &options->parallel)) {
+                typed->exit_code = cli_usage_error(
+                    "plan", "--parallel is '%.40s': expected data, model or pipeline", optarg);
+            }
+            typed->parallel = true;
             break;
         case OPTION_MODE:
             typed->exit_code = take_mode(optarg, options);
@@ -418,6 +430,22 @@ int plan_read_options(int argc, char **argv, struct plan_options *options)
     if (other != NULL) {
         return cli_usage_error("plan", "--%s is not of --mode %s", other,
                                options->inference ? "inference" : "training");
+    }
+    bool layers = options->parallel != ULL_PARALLEL_DATA;
+    if (typed.parallel && options->request.devices < 2) {
+        return cli_usage_error("plan", "--parallel without devices: expected --devices 2 or more");
+    }
+    if (layers && options->request.devices > ULL_STAGES_MOST) {
+        return cli_usage_error("plan", "--devices is %d: layers are cut over at most %d devices",
+                               options->request.devices, (int)ULL_STAGES_MOST);
+    }
+    if (layers &&
+        (options->html != NULL || options->like != NULL || options->fit || options->ladder)) {
+        return cli_usage_error(
+            "plan",
+            "--html, --like, --fit and --ladder are of one device: expected none "
+            "of them with --parallel %s",
+            ull__parallel_text(options->parallel));
     }
     options->model = argv[optind];
     if (options->request.batch == 0) {

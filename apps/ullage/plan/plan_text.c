@@ -235,6 +235,18 @@ bool plan_print_text(const struct plan_result *result, int width)
     print_steps(result, width);
     print_reasons(result, plain, plan, width);
     print_thumb(result, plan, width);
+    int devices = options->request.devices;
+    if (devices > 1 && devices <= PLAN_CARDS_MOST) {
+        int64_t peaks[PLAN_CARDS_MOST];
+        char budgets[32 * PLAN_CARDS_MOST];
+        for (int i = 0; i < devices; ++i) {
+            peaks[i] = plan->peak_bytes;
+        }
+        plan_budgets_text(options, peaks, devices, budgets, sizeof(budgets));
+        printf("\nEach of the %d devices has the whole model and %lld samples of the batch:\n"
+               "  ullage run %s -- COMMAND\n",
+               devices, (long long)(options->request.batch / devices), budgets);
+    }
     printf("\n(*) the context and handles of libraries, taken from the budget first\n");
     return true;
 }

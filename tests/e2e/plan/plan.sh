@@ -91,6 +91,24 @@ refused 'and the other way round' 2 '--weights is not of --mode training' mlp --
 refused 'weights that are none' 2 'expected fp32, fp16' mlp --mode inference --weights fp4
 refused 'a mode that is none' 2 'expected training or inference' mlp --mode both
 
+plan gpt2-124m:context=256 --batch 64 --devices 3 --parallel pipeline --device t4 -o json
+is 'a pipeline' "$CODE:$(figure '[d["parallel"]["kind"], len(d["parallel"]["stages"])]')" '0:["pipeline", 3]'
+is '... what most needs is the peak' "$(figure 'max(s["peak_bytes"] for s in d["parallel"]["stages"]) == d["peak_bytes"]')" true
+is '... with micro-batches in flight' "$(figure '[s["in_flight"] for s in d["parallel"]["stages"]]')" '[3, 2, 1]'
+run=$(figure 'd["parallel"]["run"]')
+like '... budgets for a run' "$run" '^-m 0=[0-9]+MiB,1=[0-9]+MiB,2=[0-9]+MiB$'
+plan gpt-char --batch 16 --devices 3 --parallel model --device t4
+is 'layers over cards' "$CODE:$ERR" 0:
+like '... say which lie where' "$OUT" '2  h\.[0-9]+ \.\. ln_f\.weight'
+like '... and how to run it' "$OUT" 'ullage run -m 0=[0-9]+MiB,1='
+is '... in 80 columns' "$(awk 'length > 80' <<<"$OUT" | wc -l)" 0
+plan gpt-char --batch 16 --devices 4 --device t4
+like 'shared by the batch' "$OUT" 'whole model and 4 samples.*ullage run -m 0=([0-9]+)MiB,1=\1MiB,2='
+refused 'more cards than parts' 2 'too few for 40 devices' gpt-char --devices 40 --parallel model
+refused 'a way to share that is none' 2 'expected data, model or pipeline' gpt-char --devices 2 --parallel tensor
+refused 'sharing with nobody' 2 'expected --devices 2' gpt-char --parallel model
+refused 'one card only' 2 'are of one device' gpt-char --devices 2 --parallel model --ladder
+
 refused 'an unknown model' 2 'did you mean resnet50' resnet51
 refused 'a bad argument' 2 "no argument 'size=3'" resnet50:size=3
 refused 'a budget that is none' 2 'expected' resnet18 --memory much
