@@ -141,6 +141,10 @@ _ullage() {
             return
         fi
         ;;
+    plan:--calibrate)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
     plan:--offsets)
         mapfile -t COMPREPLY < <(compgen -d -- "$word"; compgen -f -X '!*.csv' -- "$word")
         return
@@ -158,7 +162,7 @@ _ullage() {
     plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
     plan:*)
         words='-m --memory -b --batch --mode --weights --context --requests --optimizer --precision --device --bn-group --max-accumulation
-            --recompute-min --max-workspace --host-memory --clip --devices --parallel --ladder --fit --html --like --models
+            --recompute-min --max-workspace --host-memory --clip --devices --parallel --ladder --fit --html --like --calibrate --models
             --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../gpus.h"
+#include "calibrate.h"
 #include "error.h"
 #include "plan_cmd.h"
 #include "profiles.h"
@@ -49,6 +50,8 @@ static void print_help(void)
         "  --context N            in inference: tokens a request keeps (default: the model's)\n"
         "  --requests N           in inference: how many at once (default: the batch)\n"
         "  --ladder               the budgets at which the plan changes\n"
+        "  --calibrate FILE       measures this machine's processor, writes its profile (- is\n"
+        "                         standard output), and plans MODEL, if there is one, for it\n"
         "  --models, --list-devices\n"
         "                         list what can be named\n"
         "  -o table|json          form of the result (default table)\n"
@@ -145,6 +148,7 @@ enum {
     OPTION_LADDER,
     OPTION_LIKE,
     OPTION_MODE,
+    OPTION_CALIBRATE,
     OPTION_PARALLEL,
     OPTION_WEIGHTS,
     OPTION_CONTEXT,
@@ -173,6 +177,7 @@ static const struct option long_options[] = {
     {"html", required_argument, NULL, OPTION_HTML},
     {"like", required_argument, NULL, OPTION_LIKE},
     {"parallel", required_argument, NULL, OPTION_PARALLEL},
+    {"calibrate", required_argument, NULL, OPTION_CALIBRATE},
     {"mode", required_argument, NULL, OPTION_MODE},
     {"weights", required_argument, NULL, OPTION_WEIGHTS},
     {"context", required_argument, NULL, OPTION_CONTEXT},
@@ -186,6 +191,7 @@ static const struct option long_options[] = {
 /* What was typed, before the device is known. */
 struct typed {
     const char *memory, *device;
+    const char *calibrate;                  /* a file; NULL: not asked for */
     const char *of_training, *of_inference; /* the last option that only that mode has; NULL */
     bool parallel;                          /* --parallel was given */
     int exit_code;                          /* -1: go on */
@@ -354,6 +360,9 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
             }
             typed->parallel = true;
             break;
+        case OPTION_CALIBRATE:
+            typed->calibrate = optarg;
+            break;
         case OPTION_MODE:
             typed->exit_code = take_mode(optarg, options);
             break;
@@ -388,7 +397,15 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
 static int find_device(struct plan_options *options, const struct typed *typed)
 {
     struct ull_error err = {{0}};
-    if (typed->device != NULL) {
+    if (typed->calibrate != NULL) {
+        struct calibration calibration;
+        if (plan_calibrate(&calibration, &err) != ULL_OK ||
+            plan_calibration_write(&calibration, typed->calibrate, &err) != ULL_OK) {
+            cli_say("%s", err.message);
+            return EXIT_FAILED;
+        }
+        options->profile = calibration.profile;
+    } else if (typed->device != NULL) {
         ull_status status = plan_profile_find(typed->device, &options->profile, &err);
         if (status != ULL_OK) {
             cli_say("%s", err.message);
@@ -419,6 +436,18 @@ int plan_read_options(int argc, char **argv, struct plan_options *options)
     read_options(argc, argv, options, &typed);
     if (typed.exit_code >= 0) {
         return typed.exit_code;
+    }
+    if (typed.calibrate != NULL && typed.device != NULL) {
+        return cli_usage_error("plan", "--calibrate measures the device: expected no --device");
+    }
+    if (optind < argc && typed.calibrate != NULL && strcmp(typed.calibrate, "-") == 0) {
+        return cli_usage_error("plan",
+                               "--calibrate writes to standard output, and so does the plan: "
+                               "expected a file");
+    }
+    if (optind == argc && typed.calibrate != NULL) {
+        int code = find_device(options, &typed);
+        return code >= 0 ? code : EXIT_OK;
     }
     if (optind == argc) {
         return cli_usage_error("plan", "no model: expected a name, as resnet50, or a file of ONNX");

@@ -109,6 +109,15 @@ refused 'a way to share that is none' 2 'expected data, model or pipeline' gpt-c
 refused 'sharing with nobody' 2 'expected --devices 2' gpt-char --parallel model
 refused 'one card only' 2 'are of one device' gpt-char --devices 2 --parallel model --ladder
 
+plan --calibrate "$T/here.json"
+is 'this machine, measured' "$CODE:$OUT:$ERR" 0::
+is '... has all figures above 0' "$(OUT=$(cat "$T/here.json") && figure 'all(v > 0 for v in d.values() if isinstance(v, (int, float)))')" true
+plan lenet --device "$T/here.json" -o json
+is '... is a device' "$CODE:$(figure 'd["device"]')" 0:cpu
+refused 'a profile that cannot be written' 1 'none' --calibrate "$T/none/here.json"
+refused 'two things on standard output' 2 'expected a file' lenet --calibrate -
+refused 'a device that is measured and named' 2 'expected no --device' --calibrate "$T/here.json" --device t4
+
 refused 'an unknown model' 2 'did you mean resnet50' resnet51
 refused 'a bad argument' 2 "no argument 'size=3'" resnet50:size=3
 refused 'a budget that is none' 2 'expected' resnet18 --memory much
