@@ -49,7 +49,7 @@ static int64_t gathered(const struct call *call, const struct array *large,
     int64_t index[2 * ULL_RANK], place[ULL_RANK];
     ref__unravel(small, i, index);
     for (int j = 0; j < large->rank; ++j) {
-        place[j] = index[j < axis ? j : j + which->rank - 1];
+        place[j] = j == axis ? 0 : index[j < axis ? j : j + which->rank - 1];
     }
     place[axis] = index_of(which->data[ref__ravel(which, index + axis)], large->dims[axis]);
     return ref__ravel(large, place);

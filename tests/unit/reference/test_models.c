@@ -40,51 +40,66 @@ static double loss_of(const struct ull__graph *graph, struct ref *ref, int nodes
     return ref_data(ref, graph->losses[0])[0];
 }
 
-/* Along a random direction in each parameter by itself. */
+enum { TOGETHER = 4 };
+
+/* Goes `far` along a random direction in the first parameters of a list; gives its slope by their gradients. */
+static double go(struct ref *ref, const int *gradient, const int *list, double far, double *size)
+{
+    uint64_t seed = 9;
+    double slope = 0;
+    *size = 0;
+    for (int i = 0; i < TOGETHER && list[i] != ULL_NONE; ++i) {
+        for (int64_t j = 0; j < ref_count(ref, list[i]); ++j) {
+            double way = 2 * random_real(&seed) - 1;
+            int of = gradient[list[i]];
+            slope += of != ULL_NONE ? way * ref_data(ref, of)[j] : 0;
+            *size += of != ULL_NONE ? fabs(ref_data(ref, of)[j]) : 0;
+            ref_data(ref, list[i])[j] += far * way;
+        }
+    }
+    return slope;
+}
+
+static void check_slope(const struct model *model, struct ref *ref, int nodes, const int *gradient,
+                        const int *list, const char *what)
+{
+    double step = 1e-6, size, loss[2];
+    double analytic = go(ref, gradient, list, step, &size);
+    loss[0] = loss_of(model->graph, ref, nodes);
+    go(ref, gradient, list, -2 * step, &size);
+    loss[1] = loss_of(model->graph, ref, nodes);
+    go(ref, gradient, list, step, &size);
+    double numeric = (loss[0] - loss[1]) / (2 * step);
+    if (!(fabs(numeric - analytic) <= 1e-8 + 2e-6 * (fabs(numeric) + size))) {
+        fail_msg("%s: '%s' and those after it: %.12g by gradients, %.12g by differences", what,
+                 model->graph->tensors[list[0]].name, analytic, numeric);
+    }
+}
+
+/* Along random directions, in four parameters at a time. */
 static void check_slopes(const struct model *model, const char *what)
 {
     struct ull__graph *graph = model->graph;
-    int nodes = graph->node_count, tensors = graph->tensor_count;
+    int nodes = graph->node_count, tensors = graph->tensor_count, count = 0;
     int *gradient = calloc((size_t)tensors, sizeof(*gradient));
+    int *list = malloc(sizeof(*list) * (size_t)(tensors + 1));
     ull__differentiate(graph, ULL_NONE, gradient, NULL, NULL);
     struct ref *ref = reference_of(graph, model->batch);
     fill(graph, ref);
     set_inputs(model, ref, 1, 0, model->batch);
     ref_run(ref, ULL_PHASE_MICRO);
-    uint64_t seed = 9;
     for (int i = 0; i < tensors; ++i) {
-        if (!is_parameter(graph, i)) {
-            continue;
+        if (is_parameter(graph, i)) {
+            list[count++] = i;
         }
-        int64_t count = ref_count(ref, i);
-        double *data = ref_data(ref, i), step = 1e-6, analytic = 0, size = 0;
-        double *way = calloc((size_t)count, sizeof(*way)),
-               *before = calloc((size_t)count, sizeof(*way));
-        memcpy(before, data, sizeof(*data) * (size_t)count);
-        for (int64_t j = 0; j < count; ++j) {
-            way[j] = 2 * random_real(&seed) - 1;
-            double slope = gradient[i] != ULL_NONE ? ref_data(ref, gradient[i])[j] : 0;
-            analytic += way[j] * slope;
-            size += fabs(slope);
-        }
-        double loss[2];
-        for (int side = 0; side < 2; ++side) {
-            for (int64_t j = 0; j < count; ++j) {
-                data[j] = before[j] + (side == 0 ? step : -step) * way[j];
-            }
-            loss[side] = loss_of(graph, ref, nodes);
-        }
-        memcpy(data, before, sizeof(*data) * (size_t)count);
-        double numeric = (loss[0] - loss[1]) / (2 * step);
-        if (!(fabs(numeric - analytic) <= 1e-8 + 2e-6 * (fabs(numeric) + size))) {
-            fail_msg("%s: '%s': %.12g by its gradient, %.12g by differences", what,
-                     graph->tensors[i].name, analytic, numeric);
-        }
-        free(way);
-        free(before);
+    }
+    list[count] = ULL_NONE;
+    for (int i = 0; i < count; i += TOGETHER) {
+        check_slope(model, ref, nodes, gradient, list + i, what);
     }
     ref_destroy(ref);
     free(gradient);
+    free(list);
 }
 
 static void gradients_are_slopes(void **state)
