@@ -51,8 +51,8 @@ struct ull__save_state {
     double seconds;        /* of training so far */
 
     uint64_t model_identity, data_identity;
-    const char *model;   /* its name, for messages */
-    const char *data;    /* JSON: what ull__data_describe says */
+    const char *model; /* its name, for messages */
+    const char *data; /* JSON: what ull__data_describe says; numbers may be spelled otherwise later */
     const char *options; /* JSON: whatever else the training keeps, an object */
 
     const struct ull__save_switch *switches;
