@@ -73,16 +73,17 @@ ull_status ull__idx_read(struct ull__idx *file, uint64_t items, uint64_t item, c
         return ends_early(file, after, err);
     }
     char more;
-    int got = gzread(file->stream, &more, 1);
-    if (got != 0) {
-        free(bytes);
-        if (got < 0)
-            return ends_early(file, "at its end", err);
-        return ull__fail(err, ULL_E_FORMAT, "'%.300s' goes on after the %llu %s that its head says",
-                         file->path, (unsigned long long)items, names);
+    int got = gzread(file->stream, &more, 1), code = Z_OK;
+    gzerror(file->stream, &code);
+    if (got == 0 && code == Z_OK) {
+        *out = bytes;
+        return ULL_OK;
     }
-    *out = bytes;
-    return ULL_OK;
+    free(bytes);
+    if (got <= 0) /* the checksum of a gzipped file comes last */
+        return ends_early(file, "within its last bytes", err);
+    return ull__fail(err, ULL_E_FORMAT, "'%.300s' goes on after the %llu %s that its head says",
+                     file->path, (unsigned long long)items, names);
 }
 
 void ull__idx_swap(void *bytes, uint64_t count)
