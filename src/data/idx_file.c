@@ -4,8 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "data_private.h"
+
+/* zlib packs at best 1,032 bytes into one. */
+enum { MOST_PACKED = 1040 };
 
 static ull_status ends_early(const struct ull__idx *file, const char *after, struct ull_error *err)
 {
@@ -55,6 +59,13 @@ ull_status ull__idx_read(struct ull__idx *file, uint64_t items, uint64_t item, c
                          void **out, struct ull_error *err)
 {
     uint64_t total = items * item, done = 0;
+    struct stat info;
+    if (stat(file->path, &info) == 0 && total / MOST_PACKED > (uint64_t)info.st_size)
+        return ull__fail(
+            err, ULL_E_FORMAT,
+            "'%.300s' has a head that says %llu %s: it is cut off or damaged, since they "
+            "cannot be in %lld bytes",
+            file->path, (unsigned long long)items, names, (long long)info.st_size);
     char *bytes = malloc(total ? total : 1);
     if (!bytes)
         return ull__data_no_memory(err, total, file->path);
