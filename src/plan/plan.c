@@ -261,25 +261,16 @@ static ull_status find_plans(struct ull__planner *planner, struct ull_error *err
                                           .smallest_dropped = planner->request.recompute_min,
                                           .most_workspace = planner->request.max_workspace,
                                           .host_bytes = host_budget(planner)};
-    ull_status status = ULL_OK;
-    int precision = -1, chunked = -1;
-    for (int i = 0; i < planner->variant_count && status == ULL_OK; ++i) {
-        const struct ull__plan_graph *graph = &planner->graphs[planner->variants[i].graph];
-        if ((int)graph->precision == precision && (int)graph->chunked == chunked) {
-            continue;
-        }
-        precision = (int)graph->precision;
-        chunked = (int)graph->chunked;
-        struct ull__frontier frontier = {NULL, 0, 0};
-        status =
-            ull__search(planner->variants[i].program, &planner->profile, &options, &frontier, err);
+    struct ull__plan_search searches[ULL_PLAN_GRAPHS];
+    int count;
+    ull_status status = ull__plan_searches(planner, &options, searches, &count, err);
+    for (int i = 0; i < count; ++i) {
         for (int j = 0; j < planner->variant_count && status == ULL_OK; ++j) {
-            const struct ull__plan_graph *other = &planner->graphs[planner->variants[j].graph];
-            if ((int)other->precision == precision && (int)other->chunked == chunked) {
-                status = try_elsewhere(planner, &frontier, i, j, err);
+            if (ull__plan_same_search(planner, searches[i].variant, j)) {
+                status = try_elsewhere(planner, &searches[i].frontier, searches[i].variant, j, err);
             }
         }
-        ull__frontier_finish(&frontier);
+        ull__frontier_finish(&searches[i].frontier);
     }
     return status;
 }

@@ -13,12 +13,13 @@
  * the host; workspaces; whether the logits are made whole; where the optimizer's state is; and over several devices the
  * stage of ZeRO. The statistics group of batch norm is the user's and the same in all of them.
  *
- * Pure: no device, files or clock. One thread each.
+ * Pure: no device, files or clock. One thread each; searches run in threads of their own until they are found.
  */
 #ifndef ULLAGE_PLAN_PLAN_H
 #define ULLAGE_PLAN_PLAN_H
 
 #include "offsets.h"
+#include "progress.h"
 #include "schedule.h"
 #include "step.h"
 
@@ -45,6 +46,7 @@ struct ull__plan_request {
     int64_t max_workspace; /* of one operator; 0: no bound */
     int64_t host_bytes;    /* budget of the host for what is sent there; ULL_NONE: the profile's */
     int devices;           /* that share the batch; 0: 1 */
+    struct ull__progress *progress; /* NULL: nobody looks on */
     bool each_variant; /* the frontier of each variant by itself, one after the other: for parallel.c, not to be chosen from */
     bool plain; /* one plan: no technique at all, in the precision that is asked for (auto: fp32) */
 };

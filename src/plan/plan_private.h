@@ -35,6 +35,23 @@ struct ull__planner {
     int plan_count, plan_room;
 };
 
+/* One search, and what it found. */
+struct ull__plan_search {
+    const struct ull__planner *planner;
+    int variant; /* the first one of its precision and loss */
+    struct ull__search_options options;
+    struct ull__frontier frontier;
+    ull_status status;
+    struct ull_error error;
+};
+
+/* Whether two variants have one search. */
+bool ull__plan_same_search(const struct ull__planner *planner, int left, int right);
+/* Runs all searches, and waits for them. The frontiers of all *count are the caller's, also where one has failed. */
+ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__search_options *options,
+                              struct ull__plan_search searches[ULL_PLAN_GRAPHS], int *count,
+                              struct ull_error *err);
+
 /* Fills in graphs and variants. */
 ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err);
 /* Room to bring the optimizer's state of two parameters in, one while the other is worked on: taken in turns. */

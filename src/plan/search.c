@@ -99,6 +99,9 @@ static void look(struct search *s, const struct ull__decision *decision, struct 
 {
     ull__schedule(s->scheduler, decision, cost);
     s->schedules_left -= 1;
+    if (s->options->progress != NULL) {
+        atomic_fetch_add_explicit(&s->options->progress->done, 1, memory_order_relaxed);
+    }
     if (cost->sent_bytes <= s->options->host_bytes &&
         !ull__frontier_put(s->frontier, s->program, decision, cost)) {
         s->failed = true;
@@ -450,6 +453,13 @@ static ull_status run(struct search *s, const struct ull__decision *first)
     return s->failed ? ULL_E_NO_MEMORY : ULL_OK;
 }
 
+long ull__search_schedules(const struct ull__program *program,
+                           const struct ull__search_options *options)
+{
+    /* A schedule takes about as long as there are items. */
+    return options->schedules > 0 ? options->schedules : 12000000 / (program->item_count + 100);
+}
+
 ull_status ull__search(const struct ull__program *program, const struct ull__profile *profile,
                        const struct ull__search_options *options, struct ull__frontier *frontier,
                        struct ull_error *err)
@@ -461,9 +471,7 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
                        .frontier = frontier,
                        .candidates = calloc((size_t)program->buffer_count + 1, sizeof(int)),
                        .seen = calloc((size_t)program->buffer_count + 1, sizeof(bool))};
-    /* A schedule takes about as long as there are items. */
-    s.schedules_left =
-        options->schedules > 0 ? options->schedules : 12000000 / (program->item_count + 100);
+    s.schedules_left = ull__search_schedules(program, options);
     ull_status status = ULL_E_NO_MEMORY;
     if (s.scheduler != NULL && s.candidates != NULL && s.seen != NULL &&
         ull__decision_create(program, &first) && ull__decision_create(program, &s.current) &&
@@ -473,6 +481,9 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
         }
         find_candidates(&s);
         status = run(&s, &first);
+    }
+    if (options->progress != NULL && s.schedules_left > 0) {
+        atomic_fetch_add(&options->progress->done, s.schedules_left); /* it needed fewer */
     }
     ull__scheduler_destroy(s.scheduler);
     ull__decision_finish(&first);

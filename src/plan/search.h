@@ -15,6 +15,7 @@
 #ifndef ULLAGE_PLAN_SEARCH_H
 #define ULLAGE_PLAN_SEARCH_H
 
+#include "progress.h"
 #include "schedule.h"
 
 struct ull__found {
@@ -34,7 +35,12 @@ struct ull__search_options {
     int64_t most_workspace; /* items that need more are lean from the start; 0: no bound */
     int levels;             /* 0: 24 */
     long schedules; /* about how many decisions are tried; 0: as many as a second or so allows */
+    struct ull__progress *progress; /* counts them; NULL: nobody looks on */
 };
+
+/* How many decisions will be tried at most. */
+long ull__search_schedules(const struct ull__program *program,
+                           const struct ull__search_options *options);
 
 ull_status ull__search(const struct ull__program *program, const struct ull__profile *profile,
                        const struct ull__search_options *options, struct ull__frontier *frontier,

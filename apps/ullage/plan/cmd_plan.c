@@ -11,6 +11,7 @@
 #include "model.h"
 #include "plan_cmd.h"
 #include "plan_offsets.h"
+#include "plan_progress.h"
 #include "size.h"
 
 ull_status plan_model(const struct plan_options *options, struct ull__graph **model,
@@ -28,8 +29,8 @@ int plan_say_infeasible(int64_t budget, int64_t smallest_bytes)
     return EXIT_FAILED;
 }
 
-static ull_status make_plans(const struct plan_options *options, struct plan_result *result,
-                             struct ull_error *err)
+static ull_status make_plans(const struct plan_options *options, struct ull__progress *progress,
+                             struct plan_result *result, struct ull_error *err)
 {
     uint64_t begin = cli_monotonic_ns();
     ull_status status = plan_model(options, &result->model, err);
@@ -38,6 +39,7 @@ static ull_status make_plans(const struct plan_options *options, struct plan_res
     }
     struct ull__plan_request request = options->request;
     request.model = result->model;
+    request.progress = progress;
     status = ull__planner_create(&request, &result->planner, err);
     if (status == ULL_OK) {
         request.plain = true;
@@ -128,7 +130,10 @@ int cmd_plan(int argc, char **argv)
     }
     struct plan_result result = {.options = &options};
     struct ull_error err = {{0}};
-    ull_status status = make_plans(&options, &result, &err);
+    struct plan_progress progress;
+    plan_progress_begin(&progress);
+    ull_status status = make_plans(&options, &progress.count, &result, &err);
+    plan_progress_end(&progress);
     if (status != ULL_OK) {
         cli_say("%s", err.message);
         /* What is wrong with a model that was read from a file is wrong with the file. */

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "plan_cmd.h"
+#include "plan_progress.h"
 #include "plan_words.h"
 #include "size.h"
 
@@ -193,7 +194,7 @@ static void print_text(const struct answer *answer)
     printf("\n  ullage run %s -- COMMAND\n", budgets);
 }
 
-static ull_status find(struct answer *answer, struct ull_error *err)
+static ull_status find(struct answer *answer, struct ull__progress *progress, struct ull_error *err)
 {
     const struct plan_options *options = answer->options;
     struct ull__plan_request request = options->request;
@@ -203,6 +204,7 @@ static ull_status find(struct answer *answer, struct ull_error *err)
         return status;
     }
     request.model = answer->model;
+    request.progress = progress;
     status = ull__parallel_create(&request, options->parallel, options->request.devices,
                                   &answer->parallel, err);
     if (status != ULL_OK) {
@@ -241,8 +243,11 @@ int plan_parallel(const struct plan_options *options)
     struct answer answer = {.options = options};
     struct ull_error err = {{0}};
     uint64_t begin = cli_monotonic_ns();
-    ull_status status = find(&answer, &err);
+    struct plan_progress progress;
     int code;
+    plan_progress_begin(&progress);
+    ull_status status = find(&answer, &progress.count, &err);
+    plan_progress_end(&progress);
     answer.planning_seconds = (double)(cli_monotonic_ns() - begin) / 1e9;
     if (status != ULL_OK) {
         cli_say("%s", err.message);

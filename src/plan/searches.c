@@ -1,0 +1,84 @@
+/*
+ * searches.c: the searches of a planner, one for each precision and form of the loss, side by side in threads. What each finds
+ * does not depend on the others, so the order in which they end does not matter. See plan.h.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "plan_private.h"
+
+/* Searches that run next to each other; more only take each other's caches. */
+enum { SEARCHES_AT_ONCE = 8 };
+
+struct searching {
+    struct ull__plan_search *searches;
+    int count;
+    atomic_int next;
+};
+
+static void *search_some(void *argument)
+{
+    struct searching *searching = argument;
+    int at;
+    while ((at = atomic_fetch_add(&searching->next, 1)) < searching->count) {
+        struct ull__plan_search *search = &searching->searches[at];
+        const struct ull__planner *planner = search->planner;
+        search->status = ull__search(planner->variants[search->variant].program, &planner->profile,
+                                     &search->options, &search->frontier, &search->error);
+    }
+    return NULL;
+}
+
+static int threads_for(int searches)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = processors < SEARCHES_AT_ONCE ? (int)processors : SEARCHES_AT_ONCE;
+    return threads < searches ? threads : searches;
+}
+
+bool ull__plan_same_search(const struct ull__planner *planner, int left, int right)
+{
+    const struct ull__plan_graph *a = &planner->graphs[planner->variants[left].graph];
+    const struct ull__plan_graph *b = &planner->graphs[planner->variants[right].graph];
+    return a->precision == b->precision && a->chunked == b->chunked;
+}
+
+ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__search_options *options,
+                              struct ull__plan_search searches[ULL_PLAN_GRAPHS], int *count,
+                              struct ull_error *err)
+{
+    struct ull__progress *progress = planner->request.progress;
+    struct searching searching = {.searches = searches};
+    pthread_t threads[SEARCHES_AT_ONCE];
+    int started = 0;
+    *count = 0;
+    for (int i = 0; i < planner->variant_count; ++i) {
+        if (i > 0 && ull__plan_same_search(planner, i, i - 1)) {
+            continue;
+        }
+        searches[*count] =
+            (struct ull__plan_search){.planner = planner, .variant = i, .options = *options};
+        searches[*count].options.progress = progress;
+        if (progress != NULL) {
+            atomic_fetch_add(&progress->all,
+                             ull__search_schedules(planner->variants[i].program, options));
+        }
+        *count += 1;
+    }
+    searching.count = *count;
+    while (started + 1 < threads_for(*count) &&
+           pthread_create(&threads[started], NULL, search_some, &searching) == 0) {
+        started += 1;
+    }
+    search_some(&searching);
+    while (started > 0) {
+        pthread_join(threads[--started], NULL);
+    }
+    for (int i = 0; i < *count; ++i) {
+        if (searches[i].status != ULL_OK) {
+            return ull__fail(err, searches[i].status, "%s", searches[i].error.message);
+        }
+    }
+    return ULL_OK;
+}
