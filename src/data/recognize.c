@@ -220,6 +220,11 @@ static ull_status recognize_file(const char *path, enum ull__data_format *format
         return ull__fail(err, ULL_E_INVALID,
                          "'%.300s' is one picture: give a folder that has a folder for each class",
                          path);
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "'%.300s' is neither a file nor a folder: say format=text to read text from it", path);
     *format = is_tokens(path) ? ULL_DATA_TOKENS : ULL_DATA_TEXT;
     if (*format == ULL_DATA_TOKENS)
         return ULL_OK;
