@@ -9,6 +9,7 @@
 
 #include "../gemm.h"
 #include "drop.h"
+#include "parts.h"
 #include "row.h"
 
 /* Queries and keys of a block. */
@@ -164,23 +165,6 @@ ALWAYS void seen_part(const struct heads *h, const struct block *b, int64_t row,
     seen_keys(h, b->query + row, b->query + row + 1, &first, &last);
     *begin = least(b->keys, most(0, first - b->key));
     *end = most(*begin, least(b->keys, last - b->key));
-}
-
-/* A part of a thread's workspace. */
-struct part {
-    float **at;
-    int64_t floats;
-};
-
-/* Lays parts from `begin` on, which may be NULL: then it is only counted. Returns all floats, whole lines of a cache. */
-ALWAYS int64_t lay_parts(float *begin, const struct part *parts, int count)
-{
-    int64_t at = 0;
-    for (int i = 0; i < count; ++i) {
-        *parts[i].at = begin != NULL ? begin + at : NULL;
-        at += (parts[i].floats + 15) / 16 * 16;
-    }
-    return at;
 }
 
 #endif

@@ -51,4 +51,15 @@
     X(embedding_grad)                                                                              \
     X(attention)                                                                                   \
     X(attention_grad)                                                                              \
-    X(rotary)
+    X(rotary)                                                                                      \
+    X(transpose)                                                                                   \
+    X(expand)                                                                                      \
+    X(copy)                                                                                        \
+    X(slice)                                                                                       \
+    X(slice_grad)                                                                                  \
+    X(concat)                                                                                      \
+    X(split)                                                                                       \
+    X(pad)                                                                                         \
+    X(dropout)                                                                                     \
+    X(linear_cross_entropy)                                                                        \
+    X(linear_cross_entropy_grad)
