@@ -68,7 +68,7 @@ static ull_status read_pictures(struct part *part, struct ull_error *err)
                       (unsigned long long)file.size[1], (unsigned long long)file.size[2], file.type,
                       ULL_DATA_CHANNELS);
     part->type = file.type;
-    uint64_t values = (uint64_t)(part->shape[0] * part->shape[1] * part->shape[2]);
+    uint64_t values = sound ? (uint64_t)(part->shape[0] * part->shape[1] * part->shape[2]) : 0;
     if (status == ULL_OK)
         status = ull__idx_read(&file, part->count, values * (file.type == ULL_IDX_U8 ? 1 : 4),
                                "pictures", &part->pixels, err);
