@@ -30,6 +30,8 @@ int cmd_ps(int argc, char **argv);
 int cmd_query(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_sweep(int argc, char **argv);

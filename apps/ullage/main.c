@@ -22,6 +22,8 @@ static const struct {
 #ifdef ULLAGE_EXTRAS
     {"sweep", cmd_sweep, "run a program with several limits, to compare them"},
     {"plan", cmd_plan, "predict what a training needs, and make it fit a budget"},
+    {"train", cmd_train, "train a model within a memory budget"},
+    {"eval", cmd_eval, "evaluate what a training saved, or write text with it"},
 #endif
     {"replay", cmd_replay, "play a recorded trace of allocations through the driver"},
 };

@@ -1,0 +1,78 @@
+/*
+ * cmd_train.c: `ullage train MODEL --data PATH --memory SIZE`.
+ *
+ * Planning is src/plan's, running src/train's, samples src/data's, saves src/save's; here they are put together.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "train_cmd.h"
+
+static void on_signal(int number)
+{
+    train_stop = number;
+}
+
+/* A second signal ends the program at once. */
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int exit_code(ull_status status)
+{
+    return status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
+}
+
+static int run(const struct train_options *options)
+{
+    struct training training;
+    struct ull_error err = {{0}};
+    ull_status status = train_open(options, &training, &err);
+    if (status == ULL_OK && options->resume) {
+        status = train_load(&training, &err);
+        if (status == ULL_E_NOT_FOUND) {
+            status = ULL_OK; /* nothing saved yet: from the beginning */
+        }
+    }
+    bool ran = status == ULL_OK;
+    if (ran) {
+        train_print_begin(&training);
+        status = train_loop(&training, &err);
+    }
+    const char *stopped = train_stop == SIGTERM  ? "SIGTERM"
+                          : train_stop == SIGINT ? "SIGINT"
+                                                 : NULL;
+    int code = EXIT_OK;
+    if (ran && status == ULL_OK && !train_print_end(&training, stopped)) {
+        cli_say("the result could not be written");
+        code = EXIT_FAILED;
+    }
+    if (status != ULL_OK) {
+        cli_say("%s", err.message);
+        code = exit_code(status);
+    }
+    train_close(&training);
+    return code;
+}
+
+int cmd_train(int argc, char **argv)
+{
+    struct train_options options = {.epochs = 1,
+                                    .learning_rate = -1,
+                                    .warmup = 0.05,
+                                    .eval_every = 1,
+                                    .augment = true,
+                                    .seed = 1,
+                                    .request = {.attrs = {.momentum = 0.9}}};
+    int code = train_read_options(argc, argv, &options);
+    if (code >= 0) {
+        return code;
+    }
+    catch_signals();
+    return run(&options);
+}

@@ -1,0 +1,105 @@
+/* train_cmd.h: what the files of `ullage train` and `ullage eval` share. */
+#ifndef ULLAGE_TRAIN_CMD_H
+#define ULLAGE_TRAIN_CMD_H
+
+#include <signal.h>
+
+#include "../cli.h"
+#include "cpu.h"
+#include "data.h"
+#include "save.h"
+#include "session.h"
+
+enum train_output { TRAIN_TEXT, TRAIN_JSON, TRAIN_NDJSON };
+enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT };
+
+struct train_options {
+    const char *model, *data;
+    enum train_output output;
+    const char *html, *save, *plan; /* paths; NULL: none */
+    bool resume, ablation, augment;
+    int64_t memory; /* bytes; 0: half of the machine's */
+    double epochs;
+    int64_t max_steps;    /* 0: by epochs */
+    double learning_rate; /* below 0: by the optimizer */
+    enum train_schedule schedule;
+    double warmup;                /* share of the steps */
+    int64_t save_every;           /* steps; 0: each epoch */
+    double eval_every;            /* epochs; 0: at the end only */
+    int64_t eval_samples;         /* of the evaluation part; 0: all */
+    int64_t min_batch, max_batch; /* micro-batches; 0: any */
+    int threads;
+    uint64_t seed;
+    bool optimizer_given, decay_given, clip_given;
+    struct ull__plan_request request;
+    struct ull__profile profile;
+    double loss_scale; /* 0: the default */
+};
+
+/* Everything that is open. */
+struct training {
+    const struct train_options *options;
+    char model_text[512]; /* with the sizes that the data have */
+    struct ull__data *data;
+    struct ull__reader *readers[ULL_DATA_PARTS];
+    uint64_t position; /* of the next training sample */
+    uint64_t eval_position;
+    struct ull__backend *backend;
+    struct ull__graph *graph;
+    struct ull__session *session;
+    struct ull__save *save;
+    uint64_t total_steps, samples; /* of the run, of an epoch */
+    uint64_t batch;                /* samples of a step */
+    double learning_rate;          /* the highest */
+    uint64_t seen;                 /* steps tried, skipped ones too */
+    uint64_t skipped, low_steps;
+    double seconds;             /* of training, earlier runs too */
+    double accuracy, eval_loss; /* the last ones; NaN: none yet */
+    uint64_t outside_bytes;     /* the most so far */
+    struct ull__save_switch *switches;
+    size_t switch_count;
+};
+
+/* Set by SIGTERM and SIGINT: the step at hand ends, and what was trained is saved. */
+extern volatile sig_atomic_t train_stop;
+
+/* train_options.c. -1: go on, else the exit code. */
+int train_read_options(int argc, char **argv, struct train_options *options);
+
+/* train_open.c */
+ull_status train_open(const struct train_options *options, struct training *training,
+                      struct ull_error *err);
+void train_close(struct training *training);
+/* What is held back in an evaluation: `like` is the description of the data of the training. */
+ull_status train_open_data(const char *model, const char *data, const char *like, uint64_t seed,
+                           char model_text[512], struct ull__data **opened, struct ull_error *err);
+
+/* train_loop.c: what remains of the run. ULL_E_INVALID: the loss is no number any more. */
+ull_status train_loop(struct training *training, struct ull_error *err);
+/* The learning rate of the step after `done`. */
+double train_rate(const struct training *training, uint64_t done);
+ull_status train_evaluate(struct training *training, struct ull__evaluation *evaluation,
+                          struct ull_error *err);
+/* Memory of the process beside its regions and data, resident, bytes. */
+uint64_t train_outside_bytes(const struct training *training);
+
+/* train_save.c */
+ull_status train_save(struct training *training, struct ull_error *err);
+/* The newest save of the folder into the session. ULL_E_NOT_FOUND: none. */
+ull_status train_load(struct training *training, struct ull_error *err);
+/* Only what a model needs to be used. */
+ull_status train_load_model(struct ull__session *session, const struct ull__saved *saved,
+                            struct ull_error *err);
+uint64_t train_model_identity(struct ull__session *session);
+
+/* train_print.c */
+void train_print_begin(const struct training *training);
+void train_print_step(const struct training *training, const struct ull__step_result *result);
+void train_print_eval(const struct training *training, const struct ull__evaluation *evaluation);
+void train_print_note(const struct training *training, const char *text);
+/* The summary. False: standard output could not be written. */
+bool train_print_end(const struct training *training, const char *stopped);
+/* A plan in a few words: "bf16, 4 x 32, 120 MiB recomputed". */
+const char *train_plan_words(const struct ull__plan *plan, char *text, size_t size);
+
+#endif

@@ -1,0 +1,256 @@
+/* train_save.c: between a session and the files of a save. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "json.h"
+#include "train_cmd.h"
+
+static enum ull__save_type saved_type(enum ull__type type)
+{
+    switch (type) {
+    case ULL_TYPE_F16:
+        return ULL_SAVE_F16;
+    case ULL_TYPE_BF16:
+        return ULL_SAVE_BF16;
+    case ULL_TYPE_I64:
+        return ULL_SAVE_I64;
+    case ULL_TYPE_I32:
+        return ULL_SAVE_I32;
+    default:
+        return ULL_SAVE_F32;
+    }
+}
+
+/* Weights and statistics are the model, the optimizer's state is the rest. */
+static size_t list(struct ull__session *session, bool model, struct ull__save_tensor *to)
+{
+    int count;
+    size_t made = 0;
+    const struct ull__session_tensor *tensors = ull__session_tensors(session, &count);
+    for (int i = 0; i < count; ++i) {
+        if ((tensors[i].role != ULL_ROLE_OPTIMIZER) != model) {
+            continue;
+        }
+        struct ull__save_tensor *tensor = &to[made++];
+        *tensor = (struct ull__save_tensor){.name = tensors[i].name,
+                                            .type = saved_type(tensors[i].type),
+                                            .rank = tensors[i].rank,
+                                            .data = tensors[i].data};
+        memcpy(tensor->shape, tensors[i].dims, sizeof(*tensor->shape) * (size_t)tensor->rank);
+    }
+    return made;
+}
+
+uint64_t train_model_identity(struct ull__session *session)
+{
+    int count;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    const struct ull__session_tensor *tensors = ull__session_tensors(session, &count);
+    for (int i = 0; i < count; ++i) {
+        if (tensors[i].role == ULL_ROLE_OPTIMIZER) {
+            continue;
+        }
+        for (const char *c = tensors[i].name; *c != '\0'; ++c) {
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+        }
+        for (int j = 0; j < tensors[i].rank; ++j) {
+            hash = (hash ^ (uint64_t)tensors[i].dims[j]) * UINT64_C(0x100000001b3);
+        }
+    }
+    return hash;
+}
+
+static void put_text(struct ull_json *json, const char *key, const char *value)
+{
+    ull__json_key(json, key);
+    ull__json_string(json, value);
+}
+
+static void put_i64(struct ull_json *json, const char *key, int64_t value)
+{
+    ull__json_key(json, key);
+    ull__json_i64(json, value);
+}
+
+/* What decides the bits of what follows, so that a run that goes on with other options is refused. */
+static char *describe_options(struct training *training)
+{
+    struct ull__session_info info;
+    struct ull_json json;
+    ull__session_info(training->session, &info);
+    ull__json_init(&json, NULL);
+    json.compact = true;
+    ull__json_object(&json);
+    put_i64(&json, "batch", (int64_t)training->batch);
+    put_text(&json, "precision", ull__precision_text(info.chosen->precision));
+    put_i64(&json, "micro_batch", info.chosen->micro_batch);
+    put_i64(&json, "threads", ull__cpu_threads(training->backend));
+    put_text(&json, "backend", ull__cpu_describe(training->backend));
+    ull__json_object_end(&json);
+    char *text = ull__json_finish(&json) ? strdup(json.text) : NULL;
+    ull__json_free(&json);
+    return text;
+}
+
+static ull_status open_folder(struct training *training, struct ull_error *err)
+{
+    uint64_t newest;
+    return training->save != NULL
+               ? ULL_OK
+               : ull__save_open(training->options->save, NULL, NULL, &training->save, &newest, err);
+}
+
+static void fill_state(struct training *training, struct ull__save_state *state)
+{
+    struct ull__session_info info;
+    ull__session_info(training->session, &info);
+    *state = (struct ull__save_state){.step = training->seen,
+                                      .epoch = training->position / training->samples,
+                                      .position = training->position,
+                                      .seed = training->options->seed,
+                                      .schedule_step = info.steps,
+                                      .learning_rate = train_rate(training, info.steps),
+                                      .loss_scale = info.loss_scale,
+                                      .scale_good_steps = (uint64_t)info.good_steps,
+                                      .scale_hysteresis = (uint64_t)info.hysteresis_left,
+                                      .scale_low_steps = training->low_steps,
+                                      .skipped = training->skipped,
+                                      .loss = training->eval_loss,
+                                      .accuracy = training->accuracy,
+                                      .seconds = training->seconds,
+                                      .model_identity = train_model_identity(training->session),
+                                      .data_identity =
+                                          ull__data_info(training->data)->identity[ULL_DATA_TRAIN],
+                                      .model = training->model_text,
+                                      .switches = training->switches,
+                                      .switch_count = training->switch_count};
+}
+
+ull_status train_save(struct training *training, struct ull_error *err)
+{
+    int count;
+    struct ull__save_state state;
+    char *data = NULL, *options = describe_options(training);
+    ull__session_tensors(training->session, &count);
+    struct ull__save_tensor *model = calloc((size_t)count + 1, sizeof(*model));
+    struct ull__save_tensor *rest = calloc((size_t)count + 1, sizeof(*rest));
+    ull_status status = ULL_E_NO_MEMORY;
+    fill_state(training, &state);
+    if (model == NULL || rest == NULL || options == NULL) {
+        ull__fail(err, status, "no memory to save");
+    } else {
+        status = open_folder(training, err);
+    }
+    if (status == ULL_OK) {
+        status = ull__data_describe(training->data, &data, err);
+    }
+    if (status == ULL_OK) {
+        state.data = data;
+        state.options = options;
+        size_t models = list(training->session, true, model);
+        size_t rests = list(training->session, false, rest);
+        status = ull__save_write(training->save, &state, model, models, rest, rests, err);
+    }
+    free(model);
+    free(rest);
+    free(data);
+    free(options);
+    return status;
+}
+
+ull_status train_load_model(struct ull__session *session, const struct ull__saved *saved,
+                            struct ull_error *err)
+{
+    int count;
+    ull__session_tensors(session, &count);
+    struct ull__save_tensor *model = calloc((size_t)count + 1, sizeof(*model));
+    if (model == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to read a save");
+    }
+    size_t models = list(session, true, model);
+    ull_status status = ull__safetensors_read_all(saved->model, model, models, true, err);
+    free(model);
+    return status;
+}
+
+static ull_status load_rest(struct training *training, const struct ull__saved *saved,
+                            struct ull_error *err)
+{
+    int count;
+    ull__session_tensors(training->session, &count);
+    struct ull__save_tensor *rest = calloc((size_t)count + 1, sizeof(*rest));
+    if (rest == NULL) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to read a save");
+    }
+    size_t rests = list(training->session, false, rest);
+    ull_status status = ull__safetensors_read_all(saved->rest, rest, rests, true, err);
+    free(rest);
+    return status;
+}
+
+static ull_status fits(struct training *training, const struct ull__saved *saved,
+                       struct ull_error *err)
+{
+    const struct ull__save_state *state = &saved->state;
+    if (state->model_identity != train_model_identity(training->session)) {
+        return ull__fail(err, ULL_E_INVALID, "'%s' is a save of model '%s', this is '%s'",
+                         saved->folder, state->model, training->model_text);
+    }
+    if (state->data_identity != ull__data_info(training->data)->identity[ULL_DATA_TRAIN]) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%s' was trained on other data than '%s': expected the same, so that the "
+                         "run goes on where it was",
+                         saved->folder, training->options->data);
+    }
+    if (state->seed != training->options->seed) {
+        return ull__fail(err, ULL_E_INVALID, "'%s' was trained with --seed %llu: give it again",
+                         saved->folder, (unsigned long long)state->seed);
+    }
+    return ULL_OK;
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    cli_say("%s", message);
+}
+
+static void take_state(struct training *training, const struct ull__save_state *state)
+{
+    training->seen = state->step;
+    training->position = state->position;
+    training->skipped = state->skipped;
+    training->low_steps = state->scale_low_steps;
+    training->seconds = state->seconds;
+    training->eval_loss = state->loss;
+    training->accuracy = state->accuracy;
+    ull__session_restore(training->session, state->schedule_step, state->loss_scale,
+                         (int64_t)state->scale_good_steps, (int64_t)state->scale_hysteresis);
+}
+
+ull_status train_load(struct training *training, struct ull_error *err)
+{
+    struct ull__saved saved;
+    ull_status status = open_folder(training, err);
+    if (status == ULL_OK) {
+        status = ull__save_load(training->options->save, warn, NULL, &saved, err);
+    }
+    if (status != ULL_OK) {
+        return status;
+    }
+    status = fits(training, &saved, err);
+    if (status == ULL_OK) {
+        status = train_load_model(training->session, &saved, err);
+    }
+    if (status == ULL_OK) {
+        status = load_rest(training, &saved, err);
+    }
+    if (status == ULL_OK) {
+        take_state(training, &saved.state);
+    }
+    ull__saved_close(&saved);
+    return status;
+}
