@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """
-export_onnx.py FOLDER: writes the ONNX files that tests read (tests/data/onnx), with PyTorch.
+export_onnx.py [--tiny] FOLDER: writes the ONNX files that tests read, with PyTorch: those of tests/data/onnx, or with
+--tiny those that the fuzzer begins with (tests/fuzz/corpus).
 
 Needs Debian's python3-torch and python3-onnx; the files are committed, so that tests need neither. Small models
 have their weights in them. Models of full size (resnet18, resnet50, gpt2-124m) name a file of weights beside
@@ -192,7 +193,20 @@ class UNet(nn.Module):
         return self.out(x)
 
 
-def export(folder, name, model, example, names, outside=False, opset=13, train=True):
+def shorten(graph):
+    """Names of one or two characters, so that most of a file is not names."""
+    names = {}
+    for node in graph.node:
+        node.ClearField("name")
+        for names_of in (node.input, node.output):
+            for i, name in enumerate(names_of):
+                if name and name not in ("input", "output"):
+                    names_of[i] = names.setdefault(name, f"{len(names):x}")
+    for weight in graph.initializer:
+        weight.name = names.get(weight.name, weight.name)
+
+
+def export(folder, name, model, example, names, outside=False, opset=13, train=True, short=False):
     mode = torch.onnx.TrainingMode.TRAINING if train else torch.onnx.TrainingMode.EVAL
     file = io.BytesIO()
     torch.onnx.export(
@@ -212,8 +226,20 @@ def export(folder, name, model, example, names, outside=False, opset=13, train=T
         for key, value in (("location", name + ".weights"), ("offset", at), ("length", size)):
             weight.external_data.add(key=key, value=str(value))
         at += size
+    if short:
+        shorten(made.graph)
     with open(os.path.join(folder, name + ".onnx"), "wb") as out:
         out.write(made.SerializeToString())
+
+
+def main_tiny(folder):
+    """For the fuzzer, which takes no more than 16 KiB."""
+    batch = {0: "batch"}
+    words = torch.zeros(2, 4, dtype=torch.long)
+    export(folder, "gpt", GPT(5, 4, 1, 4, 2), words, batch, short=True)
+    export(folder, "gpt_erf", GPT(5, 4, 1, 4, 2, "erf"), words, None, opset=17, train=False)
+    export(folder, "resnet", ResNet(Basic, [1], width=2, classes=3), torch.zeros(2, 3, 8, 8), batch, opset=9)
+    export(folder, "unet", UNet(1, 2), torch.zeros(1, 3, 5, 5), {0: "batch", 2: "h", 3: "w"}, opset=12)
 
 
 def main(folder):
@@ -238,6 +264,9 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) == 3 and sys.argv[1] == "--tiny":
+        main_tiny(sys.argv[2])
+    elif len(sys.argv) == 2:
+        main(sys.argv[1])
+    else:
         sys.exit(__doc__)
-    main(sys.argv[1])

@@ -258,6 +258,30 @@ bool fold_binary(const struct call *call, enum ull__binary kind)
     return true;
 }
 
+/* Of whole numbers; the result has the sign of the divisor, or with fmod that of the number. */
+bool fold_mod(const struct call *call)
+{
+    struct reader *r = call->reader;
+    struct value *a = input(call, 0), *b = input(call, 1);
+    bool sign_of_a = attribute_int(call, "fmod", 0) != 0;
+    if (a == NULL || b == NULL || ull__type_is_float(a->type) || !value_cells(r, a) ||
+        !value_cells(r, b) || (b->count != 1 && b->count != a->count)) {
+        return false;
+    }
+    union cell *cells = cells_new(r, a->count);
+    for (int64_t i = 0; cells != NULL && i < a->count; ++i) {
+        ull__dim x = a->cells[i].whole, y = b->cells[b->count == 1 ? 0 : i].whole;
+        if (!ull__dim_is_const(x) || !ull__dim_is_const(y) || y == 0) {
+            return false;
+        }
+        ull__dim rest = x % y;
+        cells[i].whole = rest != 0 && !sign_of_a && (rest < 0) != (y < 0) ? rest + y : rest;
+    }
+    bool same = b->count == 1 ? b->rank <= a->rank : b->rank == a->rank;
+    put_cells(call, a->type, a->rank, a->dims, a->count, same ? cells : NULL);
+    return same && cells != NULL;
+}
+
 static bool one_unary(struct reader *r, enum ull__unary kind, enum ull__type type, union cell x,
                       union cell *out)
 {

@@ -183,6 +183,7 @@ bool fold_move(const struct call *call, struct value *from, int64_t base, int ra
 void strides_of(int rank, const ull__dim *dims, int64_t *strides);
 bool fold_same(const struct call *call, struct value *from, int rank, const ull__dim *dims);
 bool fold_binary(const struct call *call, enum ull__binary kind);
+bool fold_mod(const struct call *call);
 bool fold_unary(const struct call *call, enum ull__unary kind);
 bool fold_where(const struct call *call);
 bool fold_concat(const struct call *call, int axis);
@@ -218,6 +219,7 @@ T(layer_norm);
 T(instance_norm);
 T(prelu);
 T(composed);
+T(mod);
 T(loss);
 T(constant);
 T(constant_of_shape);

@@ -21,6 +21,7 @@
     X(Conv, conv)                                                                                  \
     X(ConvTranspose, conv_transpose)                                                               \
     X(Cos, unary)                                                                                  \
+    X(Cosh, composed)                                                                              \
     X(DepthToSpace, depth)                                                                         \
     X(Div, binary)                                                                                 \
     X(Dropout, dropout)                                                                            \
@@ -52,8 +53,10 @@
     X(MaxPool, pool)                                                                               \
     X(Mean, variadic)                                                                              \
     X(Min, variadic)                                                                               \
+    X(Mod, mod)                                                                                    \
     X(Mul, binary)                                                                                 \
     X(Neg, unary)                                                                                  \
+    X(NegativeLogLikelihoodLoss, loss)                                                             \
     X(Not, unary)                                                                                  \
     X(Or, binary)                                                                                  \
     X(PRelu, prelu)                                                                                \
@@ -80,6 +83,7 @@
     X(Sigmoid, unary)                                                                              \
     X(Sign, unary)                                                                                 \
     X(Sin, unary)                                                                                  \
+    X(Sinh, composed)                                                                              \
     X(Size, size)                                                                                  \
     X(Slice, slice)                                                                                \
     X(Softmax, softmax)                                                                            \

@@ -80,6 +80,11 @@ void translate_composed(struct call *call)
     } else if (is(call, "Tan")) {
         y = ull__binary(g, ULL_BINARY_DIV, ull__unary(g, ULL_UNARY_SIN, x),
                         ull__unary(g, ULL_UNARY_COS, x));
+    } else if (is(call, "Sinh") || is(call, "Cosh")) {
+        int up = ull__unary_with(g, ULL_UNARY_SCALE, ull__unary(g, ULL_UNARY_EXP, x), 0.5, 0);
+        int down = ull__unary(g, ULL_UNARY_EXP, ull__unary(g, ULL_UNARY_NEG, x));
+        down = ull__unary_with(g, ULL_UNARY_SCALE, down, is(call, "Sinh") ? -0.5 : 0.5, 0);
+        y = ull__binary(g, ULL_BINARY_ADD, up, down);
     } else if (is(call, "ThresholdedRelu")) {
         int above = ull__binary(g, ULL_BINARY_GREATER, x, ull__graph_scalar(g, alpha));
         y = ull__where(g, above, x, ull__graph_scalar(g, 0));
@@ -87,10 +92,25 @@ void translate_composed(struct call *call)
     put(call, 0, y);
 }
 
+void translate_mod(struct call *call)
+{
+    if (!fold_mod(call)) {
+        call_fail(call, "only whole numbers that are known when the model is read are supported");
+    }
+}
+
 void translate_prelu(struct call *call)
 {
     struct ull__graph *g = call->graph;
     int x = tensor(call, 0), slope = tensor(call, 1);
+    if (x == ULL_NONE || slope == ULL_NONE) {
+        return;
+    }
+    const struct ull__tensor by = g->tensors[slope];
+    if (call->opset < 7 && by.rank == 1 && by.dims[0] != 1 && g->tensors[x].rank > 2) {
+        ull__dim dims[ULL_RANK] = {by.dims[0], 1, 1, 1, 1, 1, 1, 1}; /* one a channel */
+        slope = ull__reshape(g, slope, g->tensors[x].rank - 1, dims);
+    }
     int below = ull__binary(g, ULL_BINARY_LESS, x, ull__graph_scalar(g, 0));
     put(call, 0, ull__where(g, below, ull__binary(g, ULL_BINARY_MUL, slope, x), x));
 }

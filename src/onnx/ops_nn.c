@@ -433,6 +433,15 @@ void translate_loss(struct call *call)
     if (x == ULL_NONE || target == ULL_NONE) {
         return;
     }
+    if (is(call, "NegativeLogLikelihoodLoss")) {
+        const struct ull__tensor *of = &g->tensors[x];
+        if (of->node == ULL_NONE || g->nodes[of->node].op != &ull__op_log_softmax ||
+            g->nodes[of->node].attrs.axis.axis != 1) {
+            call_fail(call, "it is supported behind LogSoftmax over dimension 1 alone");
+            return;
+        }
+        x = g->nodes[of->node].inputs[0];
+    }
     if (has_input(call, 2) || !attribute_is(call, "reduction", "mean", true)) {
         call_fail(call, "only the mean without weights of classes is supported");
         return;

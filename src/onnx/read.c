@@ -93,6 +93,8 @@ static void check_opset(struct reader *r, const Onnx__ModelProto *model)
     }
     if (model->graph == NULL) {
         reader_fail(r, ULL_E_FORMAT, "it has no graph");
+    } else if (r->opset == 0) {
+        reader_fail(r, ULL_E_FORMAT, "it does not say which operator set of ONNX it uses");
     } else if (r->opset < ULL_ONNX_OPSET_LEAST || r->opset > ULL_ONNX_OPSET_MOST) {
         reader_fail(r, ULL_E_FORMAT, "it is of operator set %lld: expected %d to %d",
                     (long long)r->opset, ULL_ONNX_OPSET_LEAST, ULL_ONNX_OPSET_MOST);
@@ -146,7 +148,7 @@ static void check_operators(struct reader *r)
     enum { MOST = 256 };
     struct missing *list = reader_alloc(r, MOST, sizeof(*list));
     int count = list != NULL ? list_missing(r->file, list, MOST) : 0;
-    char text[420] = "";
+    char text[300] = "";
     for (int i = 0; i < count; ++i) {
         char one[140];
         snprintf(one, sizeof(one), "%s%s (%d)", i > 0 ? ", " : "", list[i].name, list[i].count);

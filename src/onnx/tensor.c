@@ -64,26 +64,25 @@ bool tensor_shape(struct reader *r, const Onnx__TensorProto *tensor, enum ull__t
     return status == ULL_OK;
 }
 
+static bool copy_list(char *out, const void *list, size_t there, size_t wanted, size_t width)
+{
+    if (there == wanted && wanted > 0) {
+        memcpy(out, list, wanted * width);
+    }
+    return there == wanted;
+}
+
 /* Numbers of another width, from the list that the type's numbers are in. False: there are not as many. */
 static bool from_list(const Onnx__TensorProto *t, enum ull__type type, int64_t count, char *out)
 {
     size_t wanted = (size_t)count;
     switch (type) {
     case ULL_TYPE_F32:
-        if (t->n_float_data == wanted) {
-            memcpy(out, t->float_data, wanted * 4);
-        }
-        return t->n_float_data == wanted;
+        return copy_list(out, t->float_data, t->n_float_data, wanted, 4);
     case ULL_TYPE_F64:
-        if (t->n_double_data == wanted) {
-            memcpy(out, t->double_data, wanted * 8);
-        }
-        return t->n_double_data == wanted;
+        return copy_list(out, t->double_data, t->n_double_data, wanted, 8);
     case ULL_TYPE_I64:
-        if (t->n_int64_data == wanted) {
-            memcpy(out, t->int64_data, wanted * 8);
-        }
-        return t->n_int64_data == wanted;
+        return copy_list(out, t->int64_data, t->n_int64_data, wanted, 8);
     case ULL_TYPE_U32:
     case ULL_TYPE_U64:
         for (size_t i = 0; t->n_uint64_data == wanted && i < wanted; ++i) {
