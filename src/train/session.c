@@ -80,7 +80,7 @@ static ull_status open_pool(uint64_t bytes, ull_device **device, struct ull_pool
                             struct ull_error *err)
 {
     ull_status status =
-        *device == NULL ? ull_device_open_host(UINT64_C(1) << 42, device, err) : ULL_OK;
+        *device == NULL ? ull_device_open_host(UINT64_C(1) << 38, device, err) : ULL_OK;
     if (status != ULL_OK) {
         return status;
     }
@@ -245,6 +245,33 @@ static ull_status nothing_fits(struct ull__session *session, uint64_t budget, st
         (unsigned long long)budget, (unsigned long long)needed);
 }
 
+/* The fastest plan that fits and may be taken. `same`: with precision and optimizer's state as they are. */
+static int choose(struct ull__session *session, uint64_t budget, bool same, int64_t least,
+                  int64_t most)
+{
+    int count;
+    const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
+    const struct ull__plan *now = &plans[session->plan];
+    int64_t room = (int64_t)budget - (int64_t)ull__planner_profile(session->planner)->outside_bytes;
+    for (int i = 0; i < count; ++i) {
+        const struct ull__plan *plan = &plans[i];
+        bool fine = (least == 0 || plan->micro_batch >= least) &&
+                    (most == 0 || plan->micro_batch <= most) && plan->bound_bytes <= room;
+        if (same) {
+            fine = fine && plan->precision == now->precision &&
+                   plan->offload_optimizer == now->offload_optimizer;
+        }
+        if (fine && session->options.accepts != NULL && !same) {
+            fine = session->options.accepts(session->options.context, plan);
+        }
+        int64_t peak = fine ? ull__planner_place(session->planner, i) : -1;
+        if (peak >= 0 && peak <= room) {
+            return i;
+        }
+    }
+    return ULL_NONE;
+}
+
 ull_status ull__session_create(const struct ull__session_options *options,
                                struct ull__session **session, struct ull_error *err)
 {
@@ -258,13 +285,14 @@ ull_status ull__session_create(const struct ull__session_options *options,
     made->loss_scale = options->initial_loss_scale > 0 ? options->initial_loss_scale : 65536;
     uint64_t room =
         options->budget_bytes / 2 < MOST_MEASURING ? options->budget_bytes / 2 : MOST_MEASURING;
-    ull_status status = ull__meter_create(made->backend, room, &made->meter, err);
+    ull_status status =
+        ull__meter_create(made->backend, options->rates ? 0 : room, &made->meter, err);
     if (status == ULL_OK) {
         status = make_planner(made, err);
     }
     if (status == ULL_OK) {
         ull__meter_rest(made->meter);
-        int plan = ull__planner_choose(made->planner, (int64_t)options->budget_bytes);
+        int plan = choose(made, options->budget_bytes, false, 0, 0);
         status = plan != ULL_NONE ? take_plan(made, plan, err)
                                   : nothing_fits(made, options->budget_bytes, err);
     }
@@ -302,21 +330,7 @@ void ull__session_destroy(struct ull__session *session)
 ull_status ull__session_replan(struct ull__session *session, uint64_t budget_bytes, int64_t least,
                                int64_t most, bool *changed, struct ull_error *err)
 {
-    int count, found = ULL_NONE;
-    const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
-    const struct ull__plan *now = &plans[session->plan];
-    int64_t room =
-        (int64_t)budget_bytes - (int64_t)ull__planner_profile(session->planner)->outside_bytes;
-    for (int i = 0; i < count && found == ULL_NONE; ++i) {
-        bool same = plans[i].precision == now->precision &&
-                    plans[i].offload_optimizer == now->offload_optimizer;
-        bool within = (least == 0 || plans[i].micro_batch >= least) &&
-                      (most == 0 || plans[i].micro_batch <= most);
-        if (same && within && plans[i].bound_bytes <= room) {
-            int64_t peak = ull__planner_place(session->planner, i);
-            found = peak >= 0 && peak <= room ? i : ULL_NONE;
-        }
-    }
+    int found = choose(session, budget_bytes, true, least, most);
     if (found == ULL_NONE) {
         return nothing_fits(session, budget_bytes, err);
     }

@@ -33,6 +33,10 @@ struct ull__session_options {
     uint64_t budget_bytes;          /* of the device, with what is outside */
     uint64_t seed;
     double initial_loss_scale; /* f16; 0: 65,536 */
+    /* Which plans may be taken; NULL: all. */
+    bool (*accepts)(void *context, const struct ull__plan *plan);
+    void *context;
+    bool rates; /* times are the profile's, nothing is measured: the same plan each time */
 };
 
 struct ull__session;
