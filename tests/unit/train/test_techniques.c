@@ -192,6 +192,8 @@ static void accumulation_is_the_same_training(void **state)
     (void)state;
     struct ull__session_options whole = options(UINT64_C(1) << 32, 67);
     whole.plan.bn_group = 0;
+    whole.plan.optimizer =
+        ULL_OPTIMIZER_SGD; /* Adam makes steps of rounding errors where a gradient is zero */
     struct trainee *a = trainee_create("lenet:image=28,channels=1,classes=10", whole);
     struct ull__session_options split = whole;
     split.plan.max_accumulation = 4;
@@ -207,7 +209,7 @@ static void accumulation_is_the_same_training(void **state)
         assert_true(fabs(x - y) < 1e-5 * fabs(x));
         b->first = a->first;
     }
-    assert_true(trainee_difference(a, b) < 1e-4);
+    assert_true(trainee_difference(a, b) < 1e-5);
     trainee_destroy(a);
     trainee_destroy(b);
 }
