@@ -242,8 +242,8 @@ MODELS = {
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.001),
-    "adam": lambda p: torch.optim.Adam(p, 0.01, betas=(0.9, 0.99), eps=1e-6),
-    "adamw": lambda p: torch.optim.AdamW(p, 0.01, betas=(0.9, 0.99), eps=1e-6, weight_decay=0.1),
+    "adam": lambda p: torch.optim.Adam(p, 0.01, betas=(0.9, 0.99), eps=1e-4),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, betas=(0.9, 0.99), eps=1e-4, weight_decay=0.1),
 }
 
 

@@ -116,7 +116,7 @@ void golden_input(const char *name, int64_t classes, int64_t count, double *to)
 const char *golden_optimizer(int i, struct ull__step_options *options, double *rate)
 {
     static const char *const names[GOLDEN_OPTIMIZERS] = {"sgd", "adam", "adamw"};
-    struct ull__optimizer_attrs of_adam = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6};
+    struct ull__optimizer_attrs of_adam = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-4};
     *options = (struct ull__step_options){.optimizer = (enum ull__optimizer)i, .attrs = of_adam};
     *rate = 0.01;
     if (options->optimizer == ULL_OPTIMIZER_SGD) {

@@ -437,7 +437,7 @@ static void kernels_give_what_the_reference_gives(void **state)
     }
     for (int i = 0; ull__ops[i] != NULL; ++i) {
         if (is_missing[i]) {
-            print_message("no kernel for some case of %s\n", ull__ops[i]->name);
+            fail_msg("no kernel for some case of %s", ull__ops[i]->name);
         }
     }
 }

@@ -18,7 +18,7 @@
 #include "step.h"
 #include "zoo.h"
 
-static const char *const names[] = {"mlp", "gpt", "llama"};
+static const char *const names[] = {"mlp", "resnet20", "vit", "gpt", "llama"};
 
 static struct ull__backend *backend;
 
