@@ -154,6 +154,51 @@ class GPT(nn.Module):
         return self.lm_head(self.ln_f(x))
 
 
+class Manner(nn.Module):
+    """Attention as others write it, and RMS norm and SiLU."""
+
+    def __init__(self, width, heads, how):
+        super().__init__()
+        self.heads, self.how = heads, how
+        self.norm = nn.Parameter(torch.ones(width))
+        self.into = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.bias = nn.Parameter(torch.zeros(heads, 6, 6))
+
+    def forward(self, x):
+        n, t, width = x.shape
+        d = width // self.heads
+        y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.norm
+        if self.how == "permuted":  # of vision transformers: q, k, v cut from one tensor; nothing is hidden
+            q, k, v = self.into(y).reshape(n, t, 3, self.heads, d).permute(2, 0, 3, 1, 4)
+            scores = (q * d**-0.5) @ k.transpose(-2, -1)
+        else:
+            q, k, v = (p.view(n, t, self.heads, d).transpose(1, 2) for p in self.into(y).chunk(3, -1))
+            if self.how == "sdpa":  # both sides scaled, a mask added
+                scores = (q * d**-0.25) @ (k.transpose(-2, -1) * d**-0.25)
+                scores = scores + torch.triu(torch.full((t, t), float("-inf")), 1)
+            elif self.how == "trained":  # a mask that is trained is not one
+                scores = q @ k.transpose(-2, -1) * d**-0.5 + self.bias[:, :t, :t]
+            else:  # a window of two behind the diagonal: no causal mask
+                hidden = torch.triu(torch.ones(t, t), 2).bool()
+                scores = (q @ k.transpose(-2, -1) * d**-0.5).masked_fill(hidden, -1e9)
+        y = (F.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, t, width)
+        return F.silu(self.out(y)) + x
+
+
+class Several(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Manner(8, 2, how) for how in ("permuted", "sdpa", "trained", "window"))
+        self.mha = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        mask = torch.triu(torch.full((6, 6), float("-inf")), 1)
+        return x + self.mha(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+
 class Twice(nn.Sequential):
     def __init__(self, inputs, outputs):
         layers = []
@@ -256,6 +301,7 @@ def main(folder):
     export(folder, "gpt-small-time", gpt, words, both, opset=11)
     export(folder, "gpt-small-fixed", gpt, words, None, opset=16)
     export(folder, "gpt-small-eval", GPT(50, 16, 1, 16, 2, "erf"), words, batch, opset=17, train=False)
+    export(folder, "attentions", Several(), torch.zeros(2, 6, 8), batch, opset=14)
     export(folder, "unet-small", UNet(4, 3), torch.zeros(1, 3, 36, 36), batch)
     export(folder, "resnet18", ResNet(Basic, [2, 2, 2, 2]), torch.zeros(1, 3, 224, 224), batch, True)
     export(folder, "resnet50", ResNet(Bottleneck, [3, 4, 6, 3]), torch.zeros(1, 3, 224, 224), None, True)

@@ -128,7 +128,7 @@ bool match_product(const struct fuse *f, int tensor, struct match *match)
     return a != ULL_NONE || b != ULL_NONE;
 }
 
-static void find_matches(struct fuse *f)
+static void find_matches(struct fuse *f, bool apart)
 {
     read_ends(f);
     for (int i = f->from->node_count - 1; i >= 0; --i) {
@@ -139,7 +139,7 @@ static void find_matches(struct fuse *f)
         }
         int y = node->outputs[0];
         bool found =
-            node->output_count == 1 &&
+            !apart && node->output_count == 1 &&
             (match_norm(f, y, match) || match_activation(f, y, match) ||
              match_attention(f, y, match) || match_product(f, y, match) || match_bias(f, y, match));
         match->op = found ? match->op : NULL;
@@ -248,7 +248,7 @@ static void write_graph(struct fuse *f)
     }
 }
 
-struct ull__graph *ull__onnx_fuse(struct ull__graph *from)
+struct ull__graph *ull__onnx_fuse(struct ull__graph *from, bool apart)
 {
     size_t tensors = (size_t)from->tensor_count + 1, nodes = (size_t)from->node_count + 1;
     struct fuse f = {.from = from,
@@ -275,7 +275,7 @@ struct ull__graph *ull__onnx_fuse(struct ull__graph *from)
         }
         count_uses(&f);
         find_trained(&f);
-        find_matches(&f);
+        find_matches(&f, apart);
         write_graph(&f);
         ull__graph_adopt(f.to, from);
     } else {

@@ -214,6 +214,38 @@ static int unshaped(const struct fuse *f, int tensor)
                : tensor;
 }
 
+/* Whether a tensor is part `i` of three of the width of another one, cut by split or slice: that one. */
+static int part_of(const struct fuse *f, int tensor, int i)
+{
+    const struct ull__node *split = made_by(f, tensor, &ull__op_split);
+    const struct ull__node *slice = made_by(f, tensor, &ull__op_slice);
+    const struct ull__node *cut = split != NULL ? split : slice;
+    const struct ull__tensor *of = &f->from->tensors[tensor];
+    if (cut == NULL || of->rank != 3 || cut->attrs.axis.axis != 2) {
+        return ULL_NONE;
+    }
+    ull__dim width = of->dims[2], whole = f->from->tensors[cut->inputs[0]].dims[2];
+    bool fits = ull__dim_is_const(width) && ull__dim_is_const(whole) && whole == 3 * width;
+    if (split != NULL) {
+        fits = fits && of->output == i && split->output_count == 3;
+        for (int j = 0; fits && j < 3; ++j) {
+            fits = split->attrs.axis.sizes[j] == width;
+        }
+    } else {
+        fits = fits && slice->attrs.axis.step == 1 && slice->attrs.axis.begin == i * width;
+    }
+    return fits ? cut->inputs[0] : ULL_NONE;
+}
+
+/* The tensor that three are the parts of, in this order. */
+static int whole_of(const struct fuse *f, const int *parts)
+{
+    int whole = part_of(f, parts[0], 0);
+    return whole != ULL_NONE && part_of(f, parts[1], 1) == whole && part_of(f, parts[2], 2) == whole
+               ? whole
+               : ULL_NONE;
+}
+
 /* Heads side by side in front and behind: sets the inputs. */
 static bool make_flat(const struct fuse *f, const struct attention *a, struct match *match)
 {
@@ -227,17 +259,9 @@ static bool make_flat(const struct fuse *f, const struct attention *a, struct ma
     match->inputs[0] = unshaped(f, q);
     match->inputs[1] = unshaped(f, k);
     match->inputs[2] = unshaped(f, v);
-    const struct ull__tensor *parts[3];
-    bool packed = a->mask == ULL_NONE;
-    for (int i = 0; i < 3; ++i) {
-        parts[i] = &f->from->tensors[match->inputs[i]];
-        packed = packed && parts[i]->node == parts[0]->node && parts[i]->output == i &&
-                 parts[i]->rank == 3;
-    }
-    const struct ull__node *split = packed ? made_by(f, match->inputs[0], &ull__op_split) : NULL;
-    if (split != NULL && split->output_count == 3 && split->attrs.axis.axis == 2 &&
-        parts[0]->dims[2] == parts[1]->dims[2] && parts[0]->dims[2] == parts[2]->dims[2]) {
-        match->inputs[0] = split->inputs[0];
+    int whole = a->mask == ULL_NONE ? whole_of(f, match->inputs) : ULL_NONE;
+    if (whole != ULL_NONE) {
+        match->inputs[0] = whole;
         match->inputs[1] = match->inputs[2] = ULL_NONE;
         match->count = a->generator != ULL_NONE ? 5 : 1;
     }

@@ -47,6 +47,7 @@ struct ull__onnx_options {
     const char *folder; /* where data outside of the file lies; NULL: there may be none */
     bool values;        /* weights get their values; else their shapes alone */
     bool as_is; /* types, sizes, batch norm and dropout as in the file, and no loss: an inference */
+    bool apart; /* decomposed operators stay so: to compare with */
     enum ull__onnx_loss loss;
     const struct ull__onnx_size *sizes;
     int size_count;

@@ -245,8 +245,11 @@ T(trilu);
 
 /* --- fuse.c --- */
 
-/* The graph again without what nobody reads, with decomposed operators put together. The old one is gone. */
-struct ull__graph *ull__onnx_fuse(struct ull__graph *from);
+/*
+ * The graph again without what nobody reads, with decomposed operators put together unless they stay apart. The old
+ * one is gone. NULL without memory.
+ */
+struct ull__graph *ull__onnx_fuse(struct ull__graph *from, bool apart);
 
 /* --- ends.c --- */
 

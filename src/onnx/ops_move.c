@@ -382,7 +382,18 @@ static int repeat(struct ull__graph *g, int y, int axis, int64_t times)
     return ull__reshape(g, y, of.rank, last);
 }
 
-/* Nearest neighbours by a whole factor: all ways to round and to place give the same then. */
+/* Whether a whole factor repeats each element, by how places are rounded and where they are. */
+static bool repeats(const struct call *call)
+{
+    bool half = attribute_is(call, "coordinate_transformation_mode", "half_pixel", true) ||
+                attribute_is(call, "coordinate_transformation_mode", "pytorch_half_pixel", true);
+    bool begin = attribute_is(call, "coordinate_transformation_mode", "asymmetric", false);
+    bool nearest = attribute_is(call, "nearest_mode", "round_prefer_floor", true) ||
+                   attribute_is(call, "nearest_mode", "round_prefer_ceil", true);
+    return (half && nearest) || (begin && attribute_is(call, "nearest_mode", "floor", false));
+}
+
+/* Nearest neighbours by a whole factor. */
 void translate_resize(struct call *call)
 {
     struct value *x = input(call, 0);
@@ -396,7 +407,8 @@ void translate_resize(struct call *call)
     bool scaled = read_scales(call, upsample || call->opset < 11 ? 1 : 2, x->rank, scales);
     bool sized = !scaled && has_input(call, 3) && wholes(call, 3, ULL_RANK, sizes, &count) &&
                  count == x->rank;
-    if (!attribute_is(call, "mode", "nearest", true) || (!scaled && !sized)) {
+    bool fits = upsample || call->opset < 11 || repeats(call);
+    if (!attribute_is(call, "mode", "nearest", true) || !fits || (!scaled && !sized)) {
         call_fail(call, "only nearest neighbours are supported, by scales or sizes that are known");
         return;
     }

@@ -360,7 +360,7 @@ ull_status ull__onnx_parse(const void *data, size_t size, const struct ull__onnx
     }
     onnx__model_proto__free_unpacked(model, NULL);
     if (r.graph != NULL && reader_ok(&r)) {
-        r.graph = ull__onnx_fuse(r.graph);
+        r.graph = ull__onnx_fuse(r.graph, options->apart);
     }
     if (r.graph == NULL) {
         r.status = ull__fail(&r.error, ULL_E_NO_MEMORY, "no memory for the graph");
