@@ -245,6 +245,11 @@ static ull_status nothing_fits(struct ull__session *session, uint64_t budget, st
         (unsigned long long)budget, (unsigned long long)needed);
 }
 
+static uint64_t profile_outside(const struct ull__session *session)
+{
+    return ull__planner_profile(session->planner)->outside_bytes;
+}
+
 /* The fastest plan that fits and may be taken. `same`: with precision and optimizer's state as they are. */
 static int choose(struct ull__session *session, uint64_t budget, bool same, int64_t least,
                   int64_t most)
@@ -295,6 +300,13 @@ ull_status ull__session_create(const struct ull__session_options *options,
         int plan = choose(made, options->budget_bytes, false, 0, 0);
         status = plan != ULL_NONE ? take_plan(made, plan, err)
                                   : nothing_fits(made, options->budget_bytes, err);
+        /* The machine may have less than the budget allows: then the next plan down. */
+        for (int64_t peak; status == ULL_E_NO_MEMORY && plan != ULL_NONE;) {
+            peak = ull__planner_place(made->planner, plan);
+            made->budget = (uint64_t)peak + profile_outside(made) - 1;
+            plan = choose(made, made->budget, false, 0, 0);
+            status = plan != ULL_NONE ? take_plan(made, plan, err) : status;
+        }
     }
     if (status != ULL_OK) {
         ull__session_destroy(made);
@@ -334,10 +346,15 @@ ull_status ull__session_replan(struct ull__session *session, uint64_t budget_byt
     if (found == ULL_NONE) {
         return nothing_fits(session, budget_bytes, err);
     }
-    *changed = found != session->plan;
-    session->budget = budget_bytes;
-    ull_status status = *changed ? take_plan(session, found, err) : ULL_OK;
-    if (status == ULL_OK && *changed) {
+    int before = session->plan;
+    ull_status status = found != before ? take_plan(session, found, err) : ULL_OK;
+    if (status == ULL_OK) {
+        session->budget = budget_bytes;
+        *changed = found != before;
+    } else if (take_plan(session, before, NULL) != ULL_OK) {
+        return status; /* not even what was there: the session can only be saved and ended */
+    }
+    if (found != before) {
         ull__session_write_counters(session);
     }
     return status;

@@ -41,6 +41,7 @@ static int run(const struct train_options *options)
     }
     bool ran = status == ULL_OK;
     if (ran) {
+        train_job_open(&training);
         train_print_begin(&training);
         status = train_loop(&training, &err);
     }
@@ -56,6 +57,7 @@ static int run(const struct train_options *options)
         cli_say("%s", err.message);
         code = exit_code(status);
     }
+    train_job_close(&training);
     train_close(&training);
     return code;
 }

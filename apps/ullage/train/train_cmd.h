@@ -19,6 +19,7 @@ struct train_options {
     const char *html, *save, *plan; /* paths; NULL: none */
     bool resume, ablation, augment;
     int64_t memory; /* bytes; 0: half of the machine's */
+    bool automatic; /* --memory auto: follows what the machine has free */
     double epochs;
     int64_t max_steps;    /* 0: by epochs */
     double learning_rate; /* below 0: by the optimizer */
@@ -35,6 +36,8 @@ struct train_options {
     struct ull__profile profile;
     double loss_scale; /* 0: the default */
 };
+
+struct train_job;
 
 /* Everything that is open. */
 struct training {
@@ -56,6 +59,7 @@ struct training {
     double seconds;             /* of training, earlier runs too */
     double accuracy, eval_loss; /* the last ones; NaN: none yet */
     uint64_t outside_bytes;     /* the most so far */
+    struct train_job *job;      /* NULL: none */
     struct ull__save_switch *switches;
     size_t switch_count;
 };
@@ -91,6 +95,15 @@ ull_status train_load(struct training *training, struct ull_error *err);
 ull_status train_load_model(struct ull__session *session, const struct ull__saved *saved,
                             struct ull_error *err);
 uint64_t train_model_identity(struct ull__session *session);
+
+/* train_job.c: all do nothing where there is no job. */
+void train_job_open(struct training *training);
+void train_job_close(struct training *training);
+void train_job_charge(struct training *training);
+/* Between steps: another plan where the budget or the machine asks for it. */
+void train_job_follow(struct training *training);
+/* Bytes that the machine could give now. */
+uint64_t train_machine_free(void);
 
 /* train_print.c */
 void train_print_begin(const struct training *training);

@@ -24,7 +24,8 @@ static void print_help(void)
         "are not given are those of the data. PATH is a folder of IDX files or of pictures in one\n"
         "folder a class, text, or tokens; `,format=...` and other options may follow.\n"
         "\n"
-        "  -m, --memory SIZE      the budget, as 512MiB (default: half of the machine's memory)\n"
+        "  -m, --memory SIZE      the budget, as 512MiB (default: half of the machine's memory);\n"
+        "                         auto: what is free, as that changes\n"
         "  -b, --batch N          samples a step (default 128 pictures, 32 sequences)\n"
         "  -e, --epochs E         times through the data (default 1)\n"
         "  --max-steps S          stop after so many steps\n"
@@ -295,7 +296,9 @@ static int take_other(int option, const char *text, struct train_options *option
     char *end;
     switch (option) {
     case 'm':
-        return take_size("memory", text, &options->memory);
+        options->automatic = strcmp(text, "auto") == 0;
+        options->memory = options->automatic ? (int64_t)(0.8 * (double)train_machine_free()) : 0;
+        return options->automatic ? -1 : take_size("memory", text, &options->memory);
     case OPTION_HOST:
         return take_size("host-memory", text, &options->request.host_bytes);
     case OPTION_DATA:

@@ -1,0 +1,252 @@
+/*
+ * train_job.c: a training as a job of its own: `ullage ps` and `top` list it on a device `cpu`, `ullage budget` changes what it may
+ * hold; and what follows from a change: another plan, between steps.
+ *
+ * Where shared memory is missing or full the training runs without a job, and says so.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "adapt.h"
+#include "error.h"
+#include "member.h"
+#include "self.h"
+#include "size.h"
+#include "train_cmd.h"
+
+/* Between two looks at the machine's memory, seconds. */
+#define LOOK_EVERY 0.5
+
+struct train_job {
+    struct ull__ledger *ledger; /* NULL: no job */
+    struct ull__member *member;
+    uint64_t charged;
+    uint64_t budget; /* the last one that was acted upon */
+    double changed_at, looked_at;
+};
+
+static double now(void)
+{
+    return (double)cli_monotonic_ns() / 1e9;
+}
+
+/* A line of /proc/meminfo in bytes; 0: not there. */
+static uint64_t memory_line(const char *key)
+{
+    char line[128];
+    uint64_t found = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            found = strtoull(line + strlen(key), NULL, 10) * 1024;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return found;
+}
+
+uint64_t train_machine_free(void)
+{
+    return memory_line("MemAvailable:");
+}
+
+static void describe(const struct training *training, struct ull__job_spec *spec)
+{
+    struct ull__device_spec *device = &spec->devices[0];
+    *spec = (struct ull__job_spec){.quiet = true, .device_count = 1};
+    snprintf(spec->name, sizeof(spec->name), "%.*s", (int)strcspn(training->options->model, ":"),
+             training->options->model);
+    snprintf(spec->command, sizeof(spec->command), "ullage train %.200s", training->model_text);
+    snprintf(spec->set_by, sizeof(spec->set_by), "--memory of ullage train");
+    snprintf(device->uuid, sizeof(device->uuid), "cpu");
+    snprintf(device->name, sizeof(device->name), "cpu");
+    device->physical = -1;
+    device->integrated = true;
+    device->total_bytes = memory_line("MemTotal:");
+    device->budget_bytes = (uint64_t)training->options->memory;
+    device->total_bytes =
+        device->total_bytes > device->budget_bytes ? device->total_bytes : device->budget_bytes;
+}
+
+void train_job_open(struct training *training)
+{
+    struct ull__job_spec spec;
+    struct ull_error err;
+    struct ull__identity identity = {.pid = (uint32_t)getpid(),
+                                     .start_ticks = ull__own_start_ticks()};
+    struct train_job *job = calloc(1, sizeof(*job));
+    if (job == NULL) {
+        return;
+    }
+    training->job = job;
+    job->budget = (uint64_t)training->options->memory;
+    job->changed_at = now();
+    ull__own_command(identity.command);
+    describe(training, &spec);
+    ull_status status = ull__ledger_create(&spec, &job->ledger, &err);
+    if (status == ULL_OK) {
+        status = ull__member_join(ull__ledger_path(job->ledger), &identity, &job->member, &err);
+    }
+    if (status != ULL_OK) {
+        train_print_note(training, err.message);
+        train_job_close(training);
+        return;
+    }
+    train_job_charge(training);
+}
+
+void train_job_close(struct training *training)
+{
+    struct train_job *job = training->job;
+    if (job == NULL) {
+        return;
+    }
+    if (job->member != NULL) {
+        ull__member_release(job->member, 0, ULL_CLASS_DATA, job->charged);
+    }
+    if (job->ledger != NULL) {
+        unlink(ull__ledger_path(job->ledger));
+        ull__ledger_close(job->ledger);
+    }
+    free(job);
+    training->job = NULL;
+}
+
+/* The regions of the plan in force, budget or not: they are there. */
+void train_job_charge(struct training *training)
+{
+    struct train_job *job = training->job;
+    struct ull__session_info info;
+    if (job == NULL || job->member == NULL) {
+        return;
+    }
+    ull__session_info(training->session, &info);
+    if (info.predicted_peak_bytes > job->charged) {
+        ull__member_charge(job->member, 0, ULL_CLASS_DATA, info.predicted_peak_bytes - job->charged);
+    } else {
+        ull__member_release(job->member, 0, ULL_CLASS_DATA, job->charged - info.predicted_peak_bytes);
+    }
+    job->charged = info.predicted_peak_bytes;
+}
+
+/* --- Following the budget --- */
+
+static void note_switch(struct training *training, const char *why)
+{
+    struct ull__session_info info;
+    char words[256], text[512], size[ULL_SIZE_TEXT];
+    ull__session_info(training->session, &info);
+    struct ull__save_switch *more =
+        realloc(training->switches, sizeof(*more) * (training->switch_count + 1));
+    if (more != NULL) {
+        training->switches = more;
+        struct ull__save_switch *made = &more[training->switch_count++];
+        *made = (struct ull__save_switch){.step = training->seen,
+                                          .micro_batch = (uint64_t)info.chosen->micro_batch,
+                                          .budget_bytes = training->job->budget};
+        snprintf(made->plan, sizeof(made->plan), "%.120s",
+                 train_plan_words(info.chosen, words, sizeof(words)));
+        snprintf(made->why, sizeof(made->why), "%.120s", why);
+    }
+    snprintf(text, sizeof(text), "step %llu: %s: now %s, %s", (unsigned long long)training->seen,
+             why, train_plan_words(info.chosen, words, sizeof(words)),
+             ull__size_text(info.predicted_peak_bytes, size));
+    train_print_note(training, text);
+}
+
+static void replan(struct training *training, uint64_t budget, int64_t least, int64_t most,
+                   const char *why)
+{
+    struct ull_error err;
+    bool changed = false;
+    ull_status status = ull__session_replan(training->session, budget, least, most, &changed, &err);
+    if (status != ULL_OK) {
+        /* Nothing is lost: it goes on as it is. */
+        train_print_note(training, err.message);
+    } else if (changed) {
+        training->job->changed_at = now();
+        train_job_charge(training);
+        note_switch(training, why);
+    }
+}
+
+/* The peak of the fastest plan with at least twice the micro-batch; 0: none. */
+static uint64_t doubled_peak(const struct ull__session_info *info)
+{
+    int count;
+    const struct ull__plan *plans = ull__planner_plans(info->planner, &count);
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; ++i) {
+        bool doubled = plans[i].micro_batch >= 2 * info->chosen->micro_batch &&
+                       plans[i].precision == info->chosen->precision &&
+                       plans[i].offload_optimizer == info->chosen->offload_optimizer;
+        least = doubled && plans[i].bound_bytes < least ? plans[i].bound_bytes : least;
+    }
+    return least != INT64_MAX ? (uint64_t)least : 0;
+}
+
+/* `ullage budget` has spoken. */
+static void follow_budget(struct training *training, uint64_t budget)
+{
+    char text[160], size[ULL_SIZE_TEXT];
+    training->job->budget = budget;
+    snprintf(text, sizeof(text), "the budget is %s", ull__size_text(budget, size));
+    replan(training, budget, training->options->min_batch, training->options->max_batch, text);
+}
+
+/* --memory auto: the machine has more to give, or less. */
+static void follow_machine(struct training *training, double at)
+{
+    struct ull__session_info info;
+    uint64_t total = memory_line("MemTotal:"), left = memory_line("MemAvailable:");
+    ull__session_info(training->session, &info);
+    struct ull__adapt_input input = {.now = at,
+                                     .changed_at = training->job->changed_at,
+                                     .used_bytes = total - left,
+                                     .total_bytes = total,
+                                     .own_bytes = info.predicted_peak_bytes,
+                                     .doubled_bytes = doubled_peak(&info),
+                                     .micro_batch = info.chosen->micro_batch,
+                                     .least = training->options->min_batch,
+                                     .most = training->options->max_batch};
+    uint64_t outside = training->options->profile.outside_bytes;
+    switch (ull__adapt(&input)) {
+    case ULL_ADAPT_HALVE:
+        replan(training, info.predicted_peak_bytes + outside, input.least, input.micro_batch / 2,
+               "the machine's memory is short");
+        break;
+    case ULL_ADAPT_DOUBLE:
+        replan(training,
+               (uint64_t)(ULL_ADAPT_HIGH * (double)total) - (input.used_bytes - input.own_bytes) +
+                   outside,
+               2 * input.micro_batch, input.most, "the machine has memory to spare");
+        break;
+    default:
+        break;
+    }
+}
+
+void train_job_follow(struct training *training)
+{
+    struct train_job *job = training->job;
+    double at = now();
+    if (job == NULL) {
+        return;
+    }
+    if (job->member != NULL) {
+        uint64_t budget, held;
+        ull__member_room(job->member, 0, &budget, &held);
+        if (budget != job->budget) {
+            follow_budget(training, budget);
+        }
+        ull__ledger_sample(job->ledger);
+    }
+    if (training->options->automatic && at - job->looked_at >= LOOK_EVERY) {
+        job->looked_at = at;
+        follow_machine(training, at);
+    }
+}
