@@ -73,7 +73,7 @@ static double unary(double x, const struct ull__unary_attrs *attrs)
     case ULL_UNARY_SOFTPLUS:
         return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
     case ULL_UNARY_HARD_SIGMOID:
-        return fmax(0, fmin(1, a * x + b));
+        return a * x + b < 0 ? 0 : a * x + b > 1 ? 1 : a * x + b;
     case ULL_UNARY_CLIP:
         return x < a ? a : x > b ? b : x;
     case ULL_UNARY_SCALE:

@@ -48,12 +48,12 @@ static int64_t target_of(double target, int64_t classes)
 static double row_loss(const struct call *call, const double *x, int64_t classes, double target,
                        double logarithm)
 {
-    double smoothing = call->attrs->loss.smoothing, all = 0;
-    for (int64_t c = 0; c < classes; ++c) {
-        all += logarithm - x[c];
+    double smoothing = call->attrs->loss.smoothing;
+    double loss = (1 - smoothing) * (logarithm - x[target_of(target, classes)]);
+    for (int64_t c = 0; c < classes && smoothing > 0; ++c) {
+        loss += smoothing / (double)classes * (logarithm - x[c]);
     }
-    return (1 - smoothing) * (logarithm - x[target_of(target, classes)]) +
-           smoothing * all / (double)classes;
+    return loss;
 }
 
 static double row_slope(const struct call *call, const double *x, int64_t c, int64_t classes,

@@ -101,18 +101,19 @@ static void attend(struct call *call, const struct heads *h, int64_t n, int64_t 
     int64_t kv = head / (h->attrs->heads / h->attrs->kv_heads);
     double *out = call->out[0].data + at(h, 0, false, n, head, query), most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < h->keys; ++j) {
-        most = fmax(most, score(call, h, n, head, query, j));
+        double of = score(call, h, n, head, query, j);
+        most = isnan(most) || of < most ? most : of;
     }
-    for (int64_t j = 0; j < h->keys && most > -INFINITY; ++j) {
+    for (int64_t j = 0; j < h->keys && most != -INFINITY; ++j) {
         sum += exp(score(call, h, n, head, query, j) - most);
     }
-    double logarithm = most > -INFINITY ? most + log(sum) : -INFINITY;
+    double logarithm = most != -INFINITY ? most + log(sum) : -INFINITY;
     call->out[1].data[(n * h->attrs->heads + head) * h->queries + query] = logarithm;
     memset(out, 0, sizeof(*out) * (size_t)h->width);
-    for (int64_t j = 0; j < h->keys && most > -INFINITY; ++j) {
+    for (int64_t j = 0; j < h->keys && most != -INFINITY; ++j) {
         double p = exp(score(call, h, n, head, query, j) - logarithm) * kept(h, n, head, query, j);
         const double *v = part_of(call, h, 2) + at(h, 2, h->packed, n, kv, j);
-        for (int64_t i = 0; i < h->width; ++i) {
+        for (int64_t i = 0; i < h->width && p != 0; ++i) {
             out[i] += p * v[i];
         }
     }
@@ -139,7 +140,7 @@ static void attend_back(struct call *call, const struct heads *h, int64_t n, int
     double logarithm = call->in[5].data[(n * h->attrs->heads + head) * h->queries + query];
     const double *q = part_of(call, h, 0) + at(h, 0, h->packed, n, head, query);
     double *dq = call->out[0].data + at(h, 0, h->packed, n, head, query);
-    for (int64_t j = 0; j < h->keys && logarithm > -INFINITY; ++j) {
+    for (int64_t j = 0; j < h->keys && logarithm != -INFINITY; ++j) {
         int64_t of_k = at(h, 1, h->packed, n, kv, j), of_v = at(h, 2, h->packed, n, kv, j);
         const double *k = part_of(call, h, 1) + of_k, *v = part_of(call, h, 2) + of_v;
         double *dk = call->out[h->packed ? 0 : 1].data + of_k;
@@ -147,7 +148,7 @@ static void attend_back(struct call *call, const struct heads *h, int64_t n, int
         double p = exp(score(call, h, n, head, query, j) - logarithm);
         double keep = kept(h, n, head, query, j);
         double ds = p * (keep * dot(d, v, h->width) - dot(d, o, h->width)) * h->scale;
-        for (int64_t i = 0; i < h->width; ++i) {
+        for (int64_t i = 0; i < h->width && p != 0; ++i) {
             dv[i] += p * keep * d[i];
             dq[i] += ds * k[i];
             dk[i] += ds * q[i];
