@@ -205,8 +205,11 @@ ull_status ull__folder_create(const char *path, struct ull_error *err)
             continue;
         memcpy(part, path, end);
         part[end] = 0;
-        if (mkdir(part, 0700) != 0 && errno != EEXIST && file_type(part) != 0040000u)
-            return fail_errno(err, errno, "create the folder", part);
+        if (mkdir(part, 0700) == 0)
+            continue;
+        int error = errno;
+        if (error != EEXIST && file_type(part) != 0040000u)
+            return fail_errno(err, error, "create the folder", part);
     }
     if (file_type(path) != 0040000u)
         return fail_errno(err, ENOTDIR, "create the folder", path);

@@ -1,6 +1,7 @@
 /* idx_file.c: see idx_file.h. */
 #include "idx_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,11 @@ static ull_status read_header(struct ull__idx *file, struct ull_error *err)
 
 ull_status ull__idx_open(const char *path, struct ull__idx *file, struct ull_error *err)
 {
+    errno = 0;
     *file = (struct ull__idx){.path = path, .stream = gzopen(path, "rbe")};
     if (!file->stream)
-        return ull__fail(err, ULL_E_NOT_FOUND, "cannot read '%.300s'", path);
+        return ull__fail(err, errno == EACCES ? ULL_E_PERMISSION : ULL_E_SYSTEM,
+                         "cannot read '%.300s': %s", path, strerror(errno ? errno : ENOMEM));
     gzbuffer(file->stream, 1 << 18);
     ull_status status = read_header(file, err);
     if (status != ULL_OK)

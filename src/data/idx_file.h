@@ -20,7 +20,7 @@ struct ull__idx {
     uint64_t size[4];
 };
 
-/* Reads the head. ULL_E_NOT_FOUND, ULL_E_FORMAT. Closed by the caller if it was opened. */
+/* Reads the head. ULL_E_PERMISSION, ULL_E_SYSTEM, ULL_E_FORMAT. Closed by the caller if it was opened. */
 ull_status ull__idx_open(const char *path, struct ull__idx *file, struct ull_error *err);
 void ull__idx_close(struct ull__idx *file);
 
