@@ -152,14 +152,14 @@ static ull_status check_kind(const struct ull__data *data, const struct ull__dat
                      ull__data_format_text(format));
 }
 
-static ull_status make_broken(struct ull__data *data, struct ull_error *err)
+static ull_status make_known(struct ull__data *data, struct ull_error *err)
 {
     if (data->info.format != ULL_DATA_IMAGES)
         return ULL_OK;
     for (int part = 0; part < ULL_DATA_PARTS; part++) {
         size_t samples = data->info.samples[part];
-        data->broken[part] = calloc(samples ? samples : 1, 1);
-        if (!data->broken[part])
+        data->known[part] = calloc(samples ? samples : 1, 1);
+        if (!data->known[part])
             return ull__data_no_memory(err, samples, "a list of pictures");
         data->info.resident_bytes += samples;
     }
@@ -182,7 +182,7 @@ static ull_status open_source(struct ull__data *data, const struct ull__data_wan
         return status;
     data->source = sources[data->info.format];
     if ((status = data->source->open(data, want, err)) != ULL_OK ||
-        (status = make_broken(data, err)) != ULL_OK)
+        (status = make_known(data, err)) != ULL_OK)
         return status;
     struct ull__data_info *info = &data->info;
     info->tokens = want->window > 0;
@@ -222,7 +222,7 @@ void ull__data_close(struct ull__data *data)
     if (data->source)
         data->source->close(data);
     for (int part = 0; part < ULL_DATA_PARTS; part++)
-        free(data->broken[part]);
+        free(data->known[part]);
     free(data);
 }
 

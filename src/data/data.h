@@ -164,11 +164,11 @@ ull_status ull__data_batch(struct ull__reader *reader, uint64_t position, size_t
                            int32_t *targets, struct ull_error *err);
 
 /*
- * How many targets of that batch count, without reading it: what its loss is divided by, known before
- * the first micro-batch. Exact in training; in evaluation broken pictures are not known before they
- * are read, so count what came with ull__data_count_valid there.
+ * How many targets of that batch count: what its loss is divided by, known before the first micro-batch.
+ * Exact, and at no cost but for pictures to evaluate that nobody has read yet: they are read for it.
+ * For the thread that reads batches.
  */
-uint64_t ull__data_valid(const struct ull__reader *reader, uint64_t position, size_t count);
+uint64_t ull__data_valid(struct ull__reader *reader, uint64_t position, size_t count);
 uint64_t ull__data_count_valid(const int32_t *targets, size_t count);
 
 /* Broken pictures so far. */

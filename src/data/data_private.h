@@ -62,9 +62,11 @@ struct ull__data {
     json_t *like; /* what want->like says; NULL: nothing. Only while opening */
     int colours;  /* numbers in the next two */
     float mean[ULL_DATA_CHANNELS], deviation[ULL_DATA_CHANNELS];
-    /* Pictures that could not be read, a byte for each, set by whoever finds it; NULL: none can be. */
-    _Atomic unsigned char *broken[ULL_DATA_PARTS];
+    /* What is known of each picture (enum ull__known), set by whoever reads it; NULL: none is broken. */
+    _Atomic unsigned char *known[ULL_DATA_PARTS];
 };
+
+enum ull__known { ULL_KNOWN_NOT, ULL_KNOWN_GOOD, ULL_KNOWN_BROKEN };
 
 /* spec.c: which options a format has; ULL_E_INVALID names one that it has not. */
 ull_status ull__data_spec_check(const struct ull__data_spec *spec, struct ull_error *err);

@@ -443,23 +443,69 @@ static ull_status make_sample(const struct ull__data *data, const char *path, ui
     return status;
 }
 
+static enum ull__known known(const struct ull__data *data, enum ull__data_part part, uint64_t index)
+{
+    return (enum ull__known)atomic_load_explicit(&data->known[part][index], memory_order_relaxed);
+}
+
+/* Whatever is no fault of the picture, as no memory, says nothing of it. */
+static void learn(const struct ull__data *data, enum ull__data_part part, uint64_t index,
+                  ull_status status)
+{
+    if (status == ULL_OK || status == ULL_E_FORMAT)
+        atomic_store_explicit(&data->known[part][index],
+                              status == ULL_OK ? ULL_KNOWN_GOOD : ULL_KNOWN_BROKEN,
+                              memory_order_relaxed);
+}
+
+static bool has_reader(struct ull__scratch *scratch)
+{
+    if (!scratch->pictures)
+        scratch->pictures = ull__picture_reader_create();
+    return scratch->pictures;
+}
+
 static ull_status sample_images(const struct ull__data *data, uint64_t index,
                                 const struct ull__turn *turn, struct ull__scratch *scratch, void *x,
                                 int32_t *targets)
 {
     const struct images *images = data->own;
     const struct part *part = &images->parts[turn->part];
-    if (atomic_load_explicit(&data->broken[turn->part][index], memory_order_relaxed))
+    if (known(data, turn->part, index) == ULL_KNOWN_BROKEN)
         return ULL_E_FORMAT;
-    if (!scratch->pictures && !(scratch->pictures = ull__picture_reader_create()))
+    if (!has_reader(scratch))
         return ull__fail(&scratch->error, ULL_E_NO_MEMORY, "no memory for a reader of pictures");
     char path[2 * ULL_DATA_PATH];
     path_of(images, part, index, path);
     ull_status status = make_sample(data, path, index, turn, scratch, x);
-    if (status == ULL_E_FORMAT)
-        atomic_store_explicit(&data->broken[turn->part][index], 1, memory_order_relaxed);
+    learn(data, turn->part, index, status);
     targets[0] = part->pictures[index].label;
     return status;
+}
+
+/* Decodes it, and nothing else; why it cannot be is in err. */
+static ull_status try(const struct ull__data *data, const char *path, struct ull__scratch *scratch,
+                      struct ull_error *err)
+{
+    struct ull__picture picture;
+    if (!has_reader(scratch))
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory");
+    ull_status status = ull__picture_head(scratch->pictures, path, &picture, err);
+    if (status == ULL_OK)
+        status = ull__picture_pixels(scratch->pictures, (int)data->info.shape[0], 1, &picture, err);
+    return status;
+}
+
+bool ull__images_is_good(const struct ull__data *data, enum ull__data_part part, uint64_t index,
+                         struct ull__scratch *scratch)
+{
+    const struct images *images = data->own;
+    if (known(data, part, index) == ULL_KNOWN_NOT) {
+        char path[2 * ULL_DATA_PATH];
+        path_of(images, &images->parts[part], index, path);
+        learn(data, part, index, try(data, path, scratch, NULL));
+    }
+    return known(data, part, index) != ULL_KNOWN_BROKEN;
 }
 
 void ull__images_why(const struct ull__data *data, enum ull__data_part part, uint64_t index,
@@ -469,13 +515,7 @@ void ull__images_why(const struct ull__data *data, enum ull__data_part part, uin
     char path[2 * ULL_DATA_PATH];
     path_of(images, &images->parts[part], index, path);
     struct ull_error why = {"it can be read now"};
-    struct ull__picture picture;
-    if (!scratch->pictures)
-        scratch->pictures = ull__picture_reader_create();
-    if (!scratch->pictures)
-        snprintf(why.message, sizeof why.message, "no memory");
-    else if (ull__picture_head(scratch->pictures, path, &picture, &why) == ULL_OK)
-        ull__picture_pixels(scratch->pictures, (int)data->info.shape[0], 1, &picture, &why);
+    try(data, path, scratch, &why);
     snprintf(text, size, "'%.300s' cannot be read: %.150s", path, why.message);
 }
 

@@ -253,10 +253,11 @@ ull_status ull__data_batch(struct ull__reader *reader, uint64_t position, size_t
     return status;
 }
 
-uint64_t ull__data_valid(const struct ull__reader *reader, uint64_t position, size_t count)
+uint64_t ull__data_valid(struct ull__reader *reader, uint64_t position, size_t count)
 {
     const struct ull__data *data = reader->data;
-    if (!data->source->valid && reader->options.part == ULL_DATA_TRAIN)
+    const enum ull__data_part part = reader->options.part;
+    if (!data->source->valid && (part == ULL_DATA_TRAIN || !data->known[part]))
         return count * (uint64_t)data->info.sample_targets;
     uint64_t valid = 0;
     for (size_t i = 0; i < count; i++) {
@@ -264,10 +265,8 @@ uint64_t ull__data_valid(const struct ull__reader *reader, uint64_t position, si
         uint64_t index = index_of(reader, position + i);
         if (data->source->valid)
             valid += data->source->valid(data, index, &turn);
-        else if (data->broken[turn.part] && data->broken[turn.part][index])
-            continue;
         else
-            valid += (uint64_t)data->info.sample_targets;
+            valid += ull__images_is_good(data, part, index, &reader->scratch);
     }
     return valid;
 }
@@ -343,7 +342,7 @@ ull_status ull__reader_create(const struct ull__data *data, const struct ull__re
     pthread_cond_init(&reader->work, NULL);
     pthread_cond_init(&reader->made, NULL);
     ull_status status = ULL_OK;
-    if (data->broken[options->part] && !(reader->told = calloc(samples, 1)))
+    if (data->known[options->part] && !(reader->told = calloc(samples, 1)))
         status = ull__data_no_memory(err, samples, "a list of broken pictures");
     if (status == ULL_OK && (status = make_ring(reader, err)) == ULL_OK)
         status = start_threads(reader, err);

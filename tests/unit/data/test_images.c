@@ -385,6 +385,7 @@ static void broken_ones_are_replaced(void **state)
     float x[N][12];
     int32_t y[N];
     world_warnings = 0;
+    assert_int_equal(ull__data_valid(reader, 0, N), N - 3); /* before anything was read */
     world_batch(reader, 0, N, x, y);
     assert_int_equal(world_warnings, 3);
     assert_int_equal(ull__data_count_valid(y, N), N - 3);
