@@ -33,11 +33,8 @@ static int run(const struct train_options *options)
     struct training training;
     struct ull_error err = {{0}};
     ull_status status = train_open(options, &training, &err);
-    if (status == ULL_OK && options->resume) {
+    if (status == ULL_OK && training.resumes) {
         status = train_load(&training, &err);
-        if (status == ULL_E_NOT_FOUND) {
-            status = ULL_OK; /* nothing saved yet: from the beginning */
-        }
     }
     bool ran = status == ULL_OK;
     if (ran) {
@@ -52,6 +49,9 @@ static int run(const struct train_options *options)
     if (ran && status == ULL_OK && !train_print_end(&training, stopped)) {
         cli_say("the result could not be written");
         code = EXIT_FAILED;
+    }
+    if (ran && options->html != NULL && status == ULL_OK) {
+        status = train_write_html(&training, &err);
     }
     if (status != ULL_OK) {
         cli_say("%s", err.message);
@@ -76,5 +76,5 @@ int cmd_train(int argc, char **argv)
         return code;
     }
     catch_signals();
-    return run(&options);
+    return options.ablation ? train_ablation(&options) : run(&options);
 }

@@ -10,7 +10,7 @@
 #include "save.h"
 #include "session.h"
 
-enum train_output { TRAIN_TEXT, TRAIN_JSON, TRAIN_NDJSON };
+enum train_output { TRAIN_TEXT, TRAIN_JSON, TRAIN_NDJSON, TRAIN_QUIET };
 enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT };
 
 struct train_options {
@@ -39,6 +39,18 @@ struct train_options {
 
 struct train_job;
 
+/* Which plans may be taken. */
+struct train_wanted {
+    enum ull__precision precision; /* AUTO: any */
+    int64_t micro_batch, batch;    /* 0: any */
+    int chunked, offload, drops;   /* below 0: any */
+};
+
+struct train_point {
+    uint64_t step;
+    double loss, rate;
+};
+
 /* Everything that is open. */
 struct training {
     const struct train_options *options;
@@ -51,6 +63,9 @@ struct training {
     struct ull__graph *graph;
     struct ull__session *session;
     struct ull__save *save;
+    struct ull__saved saved; /* what is gone on from */
+    bool resumes;
+    struct train_wanted wanted;
     uint64_t total_steps, samples; /* of the run, of an epoch */
     uint64_t batch;                /* samples of a step */
     double learning_rate;          /* the highest */
@@ -62,6 +77,8 @@ struct training {
     struct train_job *job;      /* NULL: none */
     struct ull__save_switch *switches;
     size_t switch_count;
+    struct train_point *points; /* for the page */
+    size_t point_count, point_room;
 };
 
 /* Set by SIGTERM and SIGINT: the step at hand ends, and what was trained is saved. */
@@ -87,9 +104,19 @@ ull_status train_evaluate(struct training *training, struct ull__evaluation *eva
 /* Memory of the process beside its regions and data, resident, bytes. */
 uint64_t train_outside_bytes(const struct training *training);
 
+/* train_plan.c */
+bool train_plan_accepts(void *context, const struct ull__plan *plan);
+/* ULL_E_FORMAT: no plan. ULL_E_INVALID: for another model or batch. */
+ull_status train_plan_file(const struct train_options *options, struct train_wanted *wanted,
+                           struct ull_error *err);
+ull_status train_plan_text(const char *text, const char *from, struct train_wanted *wanted,
+                           struct ull_error *err);
+
 /* train_save.c */
 ull_status train_save(struct training *training, struct ull_error *err);
-/* The newest save of the folder into the session. ULL_E_NOT_FOUND: none. */
+/* The newest save of the folder, before the session is made; resumes stays false if there is none. */
+ull_status train_find_save(struct training *training, struct ull_error *err);
+/* What it holds into the session. */
 ull_status train_load(struct training *training, struct ull_error *err);
 /* Only what a model needs to be used. */
 ull_status train_load_model(struct ull__session *session, const struct ull__saved *saved,
@@ -104,6 +131,14 @@ void train_job_charge(struct training *training);
 void train_job_follow(struct training *training);
 /* Bytes that the machine could give now. */
 uint64_t train_machine_free(void);
+
+/* ablation.c. Returns an exit code. */
+int train_ablation(const struct train_options *options);
+
+/* train_html.c */
+/* Remembers a step for the page, if there will be one. False without memory. */
+bool train_note_point(struct training *training, const struct ull__step_result *result);
+ull_status train_write_html(const struct training *training, struct ull_error *err);
 
 /* train_print.c */
 void train_print_begin(const struct training *training);

@@ -194,6 +194,7 @@ ull_status train_loop(struct training *training, struct ull_error *err)
                 outside > training->outside_bytes ? outside : training->outside_bytes;
         }
         train_print_step(training, &result);
+        train_note_point(training, &result);
         train_job_follow(training);
         bool last = training->seen == training->total_steps || train_stop != 0;
         status = now_and_then(training, before,

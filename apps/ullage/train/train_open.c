@@ -249,9 +249,11 @@ static ull_status fits(const struct training *training, struct ull_error *err)
     return ULL_OK;
 }
 
+/* Where no plan as it was wanted fits any more, the training goes on with another, and says so. */
 static ull_status open_session(struct training *training, struct ull_error *err)
 {
     const struct train_options *options = training->options;
+    bool wants = training->resumes || options->plan != NULL;
     struct ull__session_options session = {.model = training->graph,
                                            .backend = training->backend,
                                            .plan = options->request,
@@ -260,7 +262,21 @@ static ull_status open_session(struct training *training, struct ull_error *err)
                                            .initial_loss_scale = options->loss_scale};
     fill_defaults(options, ull__data_info(training->data), &session.plan);
     session.plan.profile = &options->profile;
+    session.plan.batch = training->wanted.batch > 0 ? training->wanted.batch : session.plan.batch;
+    session.plan.precision = training->wanted.precision != ULL_PRECISION_AUTO
+                                 ? training->wanted.precision
+                                 : session.plan.precision;
+    session.accepts = wants ? train_plan_accepts : NULL;
+    session.context = &training->wanted;
     ull_status status = ull__session_create(&session, &training->session, err);
+    if (status == ULL_E_NO_MEMORY && wants) {
+        session.accepts = NULL;
+        status = ull__session_create(&session, &training->session, err);
+        if (status == ULL_OK) {
+            train_print_note(training,
+                             "the plan that was asked for does not fit: another one is taken");
+        }
+    }
     return status == ULL_OK ? fits(training, err) : status;
 }
 
@@ -275,7 +291,10 @@ static uint64_t steps_of(const struct training *training, int64_t batch)
 ull_status train_open(const struct train_options *options, struct training *training,
                       struct ull_error *err)
 {
-    *training = (struct training){.options = options, .accuracy = NAN, .eval_loss = NAN};
+    *training = (struct training){.options = options,
+                                  .wanted = {.chunked = -1, .offload = -1, .drops = -1},
+                                  .accuracy = NAN,
+                                  .eval_loss = NAN};
     ull_status status = train_open_data(options->model, options->data, NULL, options->seed,
                                         training->model_text, &training->data, err);
     if (status == ULL_OK) {
@@ -288,12 +307,19 @@ ull_status train_open(const struct train_options *options, struct training *trai
     if (status == ULL_OK) {
         status = open_readers(training, err);
     }
+    if (status == ULL_OK && options->resume) {
+        status = train_find_save(training, err);
+    }
+    if (status == ULL_OK && options->plan != NULL && !training->resumes) {
+        status = train_plan_file(options, &training->wanted, err);
+    }
     if (status == ULL_OK) {
         status = open_session(training, err);
     }
     if (status == ULL_OK) {
         struct ull__plan_request request = options->request;
         fill_defaults(options, ull__data_info(training->data), &request);
+        request.batch = training->wanted.batch > 0 ? training->wanted.batch : request.batch;
         training->samples = ull__data_info(training->data)->samples[ULL_DATA_TRAIN];
         training->batch = (uint64_t)request.batch;
         training->learning_rate = options->learning_rate >= 0 ? options->learning_rate
@@ -308,6 +334,9 @@ ull_status train_open(const struct train_options *options, struct training *trai
 void train_close(struct training *training)
 {
     ull__session_destroy(training->session);
+    if (training->resumes) {
+        ull__saved_close(&training->saved);
+    }
     ull__save_close(training->save);
     for (int part = 0; part < ULL_DATA_PARTS; ++part) {
         ull__reader_destroy(training->readers[part]);
@@ -318,5 +347,6 @@ void train_close(struct training *training)
         training->backend->ops->destroy(training->backend);
     }
     free(training->switches);
+    free(training->points);
     *training = (struct training){0};
 }

@@ -87,6 +87,10 @@ static char *describe_options(struct training *training)
     put_i64(&json, "batch", (int64_t)training->batch);
     put_text(&json, "precision", ull__precision_text(info.chosen->precision));
     put_i64(&json, "micro_batch", info.chosen->micro_batch);
+    ull__json_key(&json, "chunked_loss");
+    ull__json_bool(&json, info.chosen->chunked_loss);
+    ull__json_key(&json, "offload_optimizer");
+    ull__json_bool(&json, info.chosen->offload_optimizer);
     put_i64(&json, "threads", ull__cpu_threads(training->backend));
     put_text(&json, "backend", ull__cpu_describe(training->backend));
     ull__json_object_end(&json);
@@ -231,26 +235,35 @@ static void take_state(struct training *training, const struct ull__save_state *
                          (int64_t)state->scale_good_steps, (int64_t)state->scale_hysteresis);
 }
 
-ull_status train_load(struct training *training, struct ull_error *err)
+ull_status train_find_save(struct training *training, struct ull_error *err)
 {
-    struct ull__saved saved;
     ull_status status = open_folder(training, err);
     if (status == ULL_OK) {
-        status = ull__save_load(training->options->save, warn, NULL, &saved, err);
+        status = ull__save_load(training->options->save, warn, NULL, &training->saved, err);
+    }
+    if (status == ULL_E_NOT_FOUND) {
+        return ULL_OK; /* nothing saved yet: from the beginning */
     }
     if (status != ULL_OK) {
         return status;
     }
-    status = fits(training, &saved, err);
+    training->resumes = true;
+    const char *options = training->saved.state.options;
+    return train_plan_text(options != NULL ? options : "", training->saved.folder,
+                           &training->wanted, err);
+}
+
+ull_status train_load(struct training *training, struct ull_error *err)
+{
+    ull_status status = fits(training, &training->saved, err);
     if (status == ULL_OK) {
-        status = train_load_model(training->session, &saved, err);
+        status = train_load_model(training->session, &training->saved, err);
     }
     if (status == ULL_OK) {
-        status = load_rest(training, &saved, err);
+        status = load_rest(training, &training->saved, err);
     }
     if (status == ULL_OK) {
-        take_state(training, &saved.state);
+        take_state(training, &training->saved.state);
     }
-    ull__saved_close(&saved);
     return status;
 }
