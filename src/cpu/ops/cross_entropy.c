@@ -95,13 +95,13 @@ static void row_slope(const struct ull__kernel *kernel, const struct ull__cpu_ru
         float *dx = write_f32(type, run->out[0], at + i, to);
         SIMD for (int64_t j = 0; j < n; ++j)
         {
-            dx[j] = factor * (expf(x[j] - logarithm) - even);
+            dx[j] = factor * (exp_low(x[j] - logarithm) - even);
         }
         wrote_f32(type, run->out[0], at + i, dx, n);
     }
     if (known) {
         float share = (float)(1 - of->attrs->smoothing) + even;
-        set_f32(type, run->out[0], at + target, factor * (expf(own - logarithm) - share));
+        set_f32(type, run->out[0], at + target, factor * (exp_low(own - logarithm) - share));
     }
 }
 

@@ -36,24 +36,13 @@ ALWAYS void drop_counter(const struct drop *of, int64_t sample, uint32_t counter
     counter[3] = (uint32_t)(n >> 32 & 0xffff) | (uint32_t)(step >> 32 & 0xffff) << 16;
 }
 
-/* One element. */
-ALWAYS float drop_factor(const struct drop *of, int64_t sample, int64_t i)
+/* Blocks side by side: c0 has their numbers, and all four become the draws. */
+ALWAYS void drop_lanes(const struct drop *of, int64_t sample, uint32_t *c0, uint32_t *c1,
+                       uint32_t *c2, uint32_t *c3)
 {
-    uint32_t counter[4] = {(uint32_t)(i / 4)}, key[2] = {of->seed, of->key}, draws[4];
+    uint32_t k0 = of->seed, k1 = of->key, counter[4];
     drop_counter(of, sample, counter);
-    ull__philox(counter, key, draws);
-    return draws[i % 4] >= of->bound ? of->factor : 0;
-}
-
-/* Blocks first to first + DROP_LANES - 1: four draws each, one behind the other. */
-ALWAYS void drop_blocks(const struct drop *of, int64_t sample, uint32_t first,
-                        uint32_t draws[DROP_LANES * 4])
-{
-    uint32_t c0[DROP_LANES], c1[DROP_LANES], c2[DROP_LANES], c3[DROP_LANES], counter[4];
-    uint32_t k0 = of->seed, k1 = of->key;
-    drop_counter(of, sample, counter);
-    for (uint32_t i = 0; i < DROP_LANES; ++i) {
-        c0[i] = first + i;
+    for (int i = 0; i < DROP_LANES; ++i) {
         c1[i] = counter[1];
         c2[i] = counter[2];
         c3[i] = counter[3];
@@ -70,6 +59,17 @@ ALWAYS void drop_blocks(const struct drop *of, int64_t sample, uint32_t first,
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
+}
+
+/* Blocks first to first + DROP_LANES - 1: four draws each, one behind the other. */
+ALWAYS void drop_blocks(const struct drop *of, int64_t sample, uint32_t first,
+                        uint32_t draws[DROP_LANES * 4])
+{
+    uint32_t c0[DROP_LANES], c1[DROP_LANES], c2[DROP_LANES], c3[DROP_LANES];
+    for (uint32_t i = 0; i < DROP_LANES; ++i) {
+        c0[i] = first + i;
+    }
+    drop_lanes(of, sample, c0, c1, c2, c3);
     for (int i = 0; i < DROP_LANES; ++i) {
         draws[4 * i] = c0[i];
         draws[4 * i + 1] = c1[i];
@@ -91,6 +91,33 @@ ALWAYS void drop_factors(const struct drop *of, int64_t sample, int64_t first, i
             factors[done + i] = draws[skip + i] >= of->bound ? of->factor : 0.0f;
         }
         done += part;
+    }
+}
+
+/* The same for elements `stride` apart: a block for each. */
+ALWAYS void drop_apart(const struct drop *of, int64_t sample, int64_t first, int64_t stride,
+                       int64_t n, float *factors)
+{
+    uint32_t c0[DROP_LANES], c1[DROP_LANES], c2[DROP_LANES], c3[DROP_LANES];
+    uint32_t which[DROP_LANES];
+    float lanes[DROP_LANES];
+    for (int64_t done = 0; done < n; done += DROP_LANES) {
+        uint64_t at = (uint64_t)(first + done * stride);
+        SIMD for (int i = 0; i < DROP_LANES; ++i)
+        {
+            uint64_t index = at + (uint64_t)i * (uint64_t)stride;
+            c0[i] = (uint32_t)(index >> 2);
+            which[i] = (uint32_t)index & 3;
+        }
+        drop_lanes(of, sample, c0, c1, c2, c3);
+        SIMD for (int i = 0; i < DROP_LANES; ++i)
+        {
+            uint32_t w = which[i], low = c0[i], high = c2[i];
+            low = w == 1 ? c1[i] : low;
+            high = w == 3 ? c3[i] : high;
+            lanes[i] = (w < 2 ? low : high) >= of->bound ? of->factor : 0.0f;
+        }
+        memcpy(factors + done, lanes, (size_t)least(DROP_LANES, n - done) * sizeof(*lanes));
     }
 }
 

@@ -1,6 +1,6 @@
 /*
- * dropout.c: zeros in random places (random.h), which count in rows of a sample, so where channels are last in memory an element's
- * place is worked out, and a block of the generator gives it one draw of four.
+ * dropout.c: zeros in random places (random.h), which count in rows of a sample, so where channels are last in memory
+ * a block of the generator gives one draw of four.
  */
 #include "drop.h"
 #include "nest.h"
@@ -25,9 +25,10 @@ static void channels_last(const struct ull__cpu_operand *x, const struct drop *d
                           int64_t first, int64_t n, float *factors)
 {
     int64_t channels = x->dims[1], places = x->dims[2] * x->dims[3];
-    for (int64_t i = 0; i < n; ++i) {
-        int64_t c = (first + i) % channels, place = (first + i) / channels;
-        factors[i] = drop_factor(drop, sample, c * places + place);
+    for (int64_t part, i = 0; i < n; i += part) {
+        int64_t c = (first + i) % channels;
+        part = least(n - i, channels - c);
+        drop_apart(drop, sample, c * places + (first + i) / channels, places, part, factors + i);
     }
 }
 

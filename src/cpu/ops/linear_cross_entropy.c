@@ -32,14 +32,15 @@ static int64_t space_of(const struct linear *l, float *at, struct space *space)
 }
 
 /* Takes a block of logits of one row into its sums. */
-static void take(const struct sums *sums, int64_t row, const float *logits, int64_t n, int64_t target)
+static void take(const struct sums *sums, int64_t row, const float *logits, int64_t n,
+                 int64_t target, bool smooths)
 {
     float old = sums->most[row], top = row_max(logits, n, old);
     float total = top > -INFINITY ? row_sum(logits, n, top) : 0;
     float scale = old > -INFINITY ? exp_low(old - top) : 0;
     sums->most[row] = top;
     sums->total[row] = sums->total[row] * scale + total;
-    sums->all[row] += row_add(logits, n);
+    sums->all[row] += smooths ? row_add(logits, n) : 0;
     if (target >= 0 && target < n) {
         sums->own[row] = logits[target];
     }
@@ -79,7 +80,8 @@ static void block_loss(const struct linear *l, const struct space *space, int64_
         for (int64_t i = 0; i < rows; ++i) {
             int64_t target = index_at(l->index_type, l->targets, begin + i);
             take(&space->sums, i, space->blocks.logits + i * n, n,
-                 target >= first && target < first + n ? target - first : -1);
+                 target >= first && target < first + n ? target - first : -1,
+                 l->attrs->smoothing > 0);
         }
     }
     for (int64_t i = 0; i < rows; ++i) {

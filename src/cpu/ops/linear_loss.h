@@ -6,7 +6,7 @@
 #include "parts.h"
 #include "row.h"
 
-enum { LINEAR_ROWS = 64, LINEAR_CLASSES = 512, LINEAR_PARTS = 64 };
+enum { LINEAR_ROWS = 128, LINEAR_CLASSES = 512, LINEAR_PARTS = 64 };
 
 struct linear {
     const struct ull__cpu_library *library;

@@ -42,16 +42,30 @@ static int64_t origin(const struct ull__window *window, int axis, int64_t at)
     return at * window->stride[axis] - window->before[axis];
 }
 
-/* The window whose element k lies at `at`, or -1. */
-static int64_t window_over(const struct ull__window *window, int axis, int64_t at, int k,
-                           int64_t windows)
+/* The windows over a place along an axis, and which of their elements it is; at most LISTED of a long kernel at a time. */
+enum { LISTED = 32 };
+
+struct over {
+    int count, next; /* next: the element to go on with; the kernel's size: none is left */
+    int32_t window[LISTED], element[LISTED];
+};
+
+static void list_over(const struct ull__window *window, int axis, int64_t at, int64_t windows,
+                      int first, struct over *over)
 {
-    int64_t begin = at + window->before[axis] - (int64_t)k * window->dilation[axis];
-    if (begin < 0 || begin % window->stride[axis] != 0) {
-        return -1;
+    int32_t stride = window->stride[axis], dilation = window->dilation[axis], count = 0;
+    int64_t begin = at + window->before[axis];
+    int k = first;
+    for (; k < window->kernel[axis] && count < LISTED; ++k) {
+        int64_t place = begin - (int64_t)k * dilation;
+        if (place >= 0 && place < INT32_MAX && (int32_t)place % stride == 0 &&
+            (int32_t)place / stride < windows) {
+            over->window[count] = (int32_t)place / stride;
+            over->element[count++] = k;
+        }
     }
-    begin /= window->stride[axis];
-    return begin < windows ? begin : -1;
+    over->count = count;
+    over->next = k;
 }
 
 /* What an average is divided by: elements of the window that are inside, or inside with the padding. */
@@ -60,8 +74,12 @@ static int64_t divisor(const struct ull__window *window, int axis, int64_t at, i
     int64_t begin = origin(window, axis, at), count = 0;
     int64_t low = window->count_padding ? -window->before[axis] : 0;
     int64_t high = size + (window->count_padding ? window->after[axis] : 0);
-    for (int k = 0; k < window->kernel[axis]; ++k) {
-        int64_t place = begin + (int64_t)k * window->dilation[axis];
+    int64_t dilation = window->dilation[axis], kernel = window->kernel[axis];
+    if (begin >= low && begin + (kernel - 1) * dilation < high) {
+        return kernel;
+    }
+    for (int64_t k = 0; k < kernel; ++k) {
+        int64_t place = begin + k * dilation;
         count += place >= low && place < high;
     }
     return count;
@@ -168,30 +186,40 @@ static void add_scaled(const float *dy, float factor, float *to, int64_t n)
     }
 }
 
+/* Adds what one window over a place of dx gives. */
+ALWAYS void add_from(const struct pool *of, bool maximum, int64_t sample, int64_t y, int64_t x,
+                     int k, int64_t c, int64_t n, float *sum)
+{
+    const struct ull__window *window = of->window;
+    float from[TILE];
+    const float *dy = read_place(&of->from, of->in, place(&of->from, sample, y, x), c, n, from);
+    if (maximum) {
+        add_chosen(of, dy, place(&of->index, sample, y, x) + c * of->index.c, k, sum, n);
+    } else {
+        int64_t count = divisor(window, 0, y, of->to.height) * divisor(window, 1, x, of->to.width);
+        add_scaled(dy, 1 / (float)count, sum, n);
+    }
+}
+
 /* A place of dx: over the windows that it is in. */
 ALWAYS void gather(const struct pool *of, bool maximum, int64_t sample, int64_t y, int64_t x,
                    int64_t c, int64_t n)
 {
     const struct ull__window *window = of->window;
     int64_t at = place(&of->to, sample, y, x) + c * of->to.c;
-    float from[TILE], sum[TILE];
+    float sum[TILE];
+    struct over rows = {.next = 0}, columns;
     memset(sum, 0, (size_t)n * sizeof(*sum));
-    for (int k = 0; k < window->kernel[0] * window->kernel[1]; ++k) {
-        int64_t in_y = window_over(window, 0, y, k / window->kernel[1], of->from.height);
-        int64_t in_x =
-            in_y < 0 ? -1 : window_over(window, 1, x, k % window->kernel[1], of->from.width);
-        if (in_x < 0) {
-            continue;
-        }
-        const float *dy =
-            read_place(&of->from, of->in, place(&of->from, sample, in_y, in_x), c, n, from);
-        if (maximum) {
-            int64_t index = place(&of->index, sample, in_y, in_x) + c * of->index.c;
-            add_chosen(of, dy, index, k, sum, n);
-        } else {
-            int64_t count =
-                divisor(window, 0, in_y, of->to.height) * divisor(window, 1, in_x, of->to.width);
-            add_scaled(dy, 1 / (float)count, sum, n);
+    while (rows.next < window->kernel[0]) {
+        list_over(window, 0, y, of->from.height, rows.next, &rows);
+        for (int i = 0; i < rows.count; ++i) {
+            for (columns.next = 0; columns.next < window->kernel[1];) {
+                list_over(window, 1, x, of->from.width, columns.next, &columns);
+                for (int j = 0; j < columns.count; ++j) {
+                    int k = rows.element[i] * window->kernel[1] + columns.element[j];
+                    add_from(of, maximum, sample, rows.window[i], columns.window[j], k, c, n, sum);
+                }
+            }
         }
     }
     float *to = nest_write(of->to.type, of->out, at, of->to.c, sum);

@@ -134,7 +134,7 @@ static void grad_row(const struct ull__kernel *kernel, const struct ull__cpu_run
         if (logarithm) {
             SIMD for (int64_t j = 0; j < n; ++j)
             {
-                dx[j] = d[j] - expf(y[j]) * sum;
+                dx[j] = d[j] - exp_low(y[j]) * sum;
             }
         } else {
             SIMD for (int64_t j = 0; j < n; ++j)
@@ -168,7 +168,7 @@ static void grad_columns(const struct ull__kernel *kernel, const struct ull__cpu
         if (logarithm) {
             SIMD for (int64_t j = 0; j < n; ++j)
             {
-                dx[j] = d[j] - expf(y[j]) * sum[j];
+                dx[j] = d[j] - exp_low(y[j]) * sum[j];
             }
         } else {
             SIMD for (int64_t j = 0; j < n; ++j)
