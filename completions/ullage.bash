@@ -59,7 +59,7 @@ _ullage() {
     local words=
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report sweep plan replay budget suspend resume --help --version' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'run ps top query report sweep plan train eval replay budget suspend resume --help --version' -- "$word")
         return
     fi
     if [[ $verb == run ]]; then
@@ -167,6 +167,32 @@ _ullage() {
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m
                 gpt2-355m gpt2-774m gpt2-1558m gpt-char llama'
+        fi
+        ;;
+    train:--data | eval:--data | train:--plan | train:--html | train:--save)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    train:--optimizer) words='sgd adam adamw' ;;
+    train:--schedule) words='cosine linear constant' ;;
+    train:--precision) words='auto fp32 bf16 fp16' ;;
+    train:-m | train:--memory) words='128MiB 512MiB 2GiB auto' ;;
+    train:-o) words='text json ndjson' ;;
+    train:*)
+        words='-m --memory --data -b --batch -e --epochs --max-steps --lr --schedule --warmup --optimizer --momentum
+            --weight-decay --clip --precision --loss-scale --bn-group --min-batch --max-batch --max-accumulation
+            --host-memory --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
+            --threads --seed --html -o -h --help'
+        if [[ $word != -* ]]; then
+            words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 bert-base gpt2-124m gpt-char llama'
+        fi
+        ;;
+    eval:-o) words='text json' ;;
+    eval:*)
+        words='--data --samples --generate --prompt --temperature --seed -b --batch -m --memory --threads -o -h --help'
+        if [[ $word != -* ]]; then
+            mapfile -t COMPREPLY < <(compgen -d -- "$word")
+            return
         fi
         ;;
     replay:*)

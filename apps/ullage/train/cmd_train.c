@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../plan/model.h"
 #include "train_cmd.h"
 
 static void on_signal(int number)
@@ -23,9 +24,21 @@ static void catch_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int exit_code(ull_status status)
+/* A name or an argument that there is not is a mistake in the command; -1: it is fine, or a file. */
+static int check_model(const char *model)
 {
-    return status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
+    struct ull__graph *graph = NULL;
+    struct ull_error err = {{0}};
+    if (model_is_file(model)) {
+        return -1;
+    }
+    ull_status status = model_build(model, false, &graph, &err);
+    ull__graph_destroy(graph);
+    if (status == ULL_OK) {
+        return -1;
+    }
+    cli_say("%s", err.message);
+    return status == ULL_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
 }
 
 static int run(const struct train_options *options)
@@ -55,7 +68,7 @@ static int run(const struct train_options *options)
     }
     if (status != ULL_OK) {
         cli_say("%s", err.message);
-        code = exit_code(status);
+        code = status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
     }
     train_job_close(&training);
     train_close(&training);
@@ -72,6 +85,10 @@ int cmd_train(int argc, char **argv)
                                     .seed = 1,
                                     .request = {.attrs = {.momentum = 0.9}}};
     int code = train_read_options(argc, argv, &options);
+    if (code >= 0) {
+        return code;
+    }
+    code = check_model(options.model);
     if (code >= 0) {
         return code;
     }

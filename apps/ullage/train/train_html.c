@@ -70,8 +70,8 @@ static void put_curve(FILE *file, const struct training *training, bool loss, co
         int y = HEIGHT - HEIGHT * i / 4 + 5;
         fprintf(file,
                 "<line class='grid' x1='%d' x2='%d' y1='%d' y2='%d'/>"
-                "<text x='%d' y='%d' text-anchor='end'>%.3g</text>\n",
-                LEFT, WIDTH, y, y, LEFT - 6, y + 4, at);
+                "<text x='%d' y='%d' text-anchor='end'>%.*f</text>\n",
+                LEFT, WIDTH, y, y, LEFT - 6, y + 4, high < 100 ? 2 : 0, at);
     }
     fprintf(file, "<polyline class='%s' points='", loss ? "loss" : "rate");
     for (size_t i = 0; i < count; i += each) {

@@ -1,0 +1,130 @@
+#!/bin/bash
+# train.sh: `ullage train` and `ullage eval`: a training within its budget, killed, gone on with, changed while it runs.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+DATA=synthetic,samples=4000
+train() {
+    capture "$ULLAGE" train "$@"
+}
+of() {
+    json "$1" <<<"$OUT"
+}
+# The last line of a stream of objects.
+last() {
+    OUT=$(tail -n 1 <<<"$OUT")
+}
+
+train lenet --data "$DATA" --memory 64MiB --max-steps 25 --eval-samples 200 -o ndjson
+is "a training" "$CODE:$ERR" "0:"
+is "an object for each step, and one more" "$(wc -l <<<"$OUT")" 26
+is "with what scripts rely on" \
+    "$(head -n 1 <<<"$OUT" | json "[d['step'], d['loss_scale'], d['micro_batch'], d['skipped'], d['loss'] > 1, d['epoch'] > 0, d['samples_per_second'] > 0]")" \
+    '[1, 1, 128, false, true, true, true]'
+last
+is "the end" "$(of "[d['event'], d['steps'], d['accuracy'] > 0.2, d['seconds'] > 0, d['outside_arena_bytes'] > 0, len(d['plan']) > 4]")" \
+    '["end", 25, true, true, true, true]'
+is "memory is what was predicted" "$(of "d['measured_peak_bytes'] == d['predicted_peak_bytes']")" true
+PLAIN=$(of "d['predicted_peak_bytes']")
+
+# --- less memory: the same training ---
+OUTSIDE=50331648
+train lenet --data "$DATA" --memory $((PLAIN / 2 + OUTSIDE)) --precision fp32 --max-steps 5 --eval-samples 50 -o json
+is "in half of the memory" "$CODE" 0
+is "it stays below" "$(of "d['measured_peak_bytes'] == d['predicted_peak_bytes'] <= $((PLAIN / 2))")" true
+train lenet --data "$DATA" --memory 49MiB --batch 4096 --precision fp32 --max-accumulation 1 --max-steps 1
+is "what cannot fit" "$CODE" 1
+like "is told with what would do" "$ERR" "no plan .* fits 51380224 bytes; the smallest needs [0-9]+"
+
+# --- saves ---
+RUN=(lenet --data "$DATA" --memory 64MiB --precision fp32 --max-steps 30 --save-every 10 --eval-samples 100 --optimizer adamw -o ndjson)
+train "${RUN[@]}" --save "$T/whole"
+is "a training that saves" "$CODE" 0
+(
+    "$ULLAGE" train "${RUN[@]}" --save "$T/cut" >"$T/cut.out" 2>&1 &
+    PID=$!
+    for _ in $(seq 1000); do
+        [ -d "$T/cut/step-00000010" ] && break
+        sleep 0.01
+    done
+    kill -9 $PID
+    wait $PID
+) 2>/dev/null
+train "${RUN[@]}" --save "$T/cut" --resume
+is "killed, and gone on with" "$CODE" 0
+like "from its last save" "$(head -n 1 <<<"$OUT")" '"step": (11|21|31),|"event": "end"'
+for file in model state; do
+    check "bit for bit the same $file" cmp "$T"/{whole,cut}/step-00000030/$file.safetensors
+done
+is "the last two are kept" "$(cd "$T/whole" && echo step-*)" "step-00000020 step-00000030"
+train mlp --data "$DATA" --max-steps 1 --save "$T/whole" --resume
+is "a save of another model" "$CODE" 1
+like "is told" "$ERR" "is a save of model 'lenet.*', this is 'mlp"
+
+capture "$ULLAGE" eval "$T/whole" --data "$DATA" -o json
+is "what was saved is evaluated" "$CODE:$ERR" "0:"
+is "on what was held out" "$(of "[d['samples'] > 100, 0 <= d['accuracy'] <= 1, d['loss'] > 0]")" '[true, true, true]'
+
+# --- a signal: what was trained is saved ---
+"$ULLAGE" train lenet --data "$DATA" --epochs 1000 --save "$T/term" -o ndjson >"$T/term.out" 2>"$T/term.err" &
+PID=$!
+wait_for 10 grep -q '"step": 3' "$T/term.out"
+
+# --- it is a job: others see it and change its budget ---
+"$ULLAGE" ps -o json >"$T/ps.json"
+is "it is listed" "$(json "[j['name'] for j in d['jobs'] if j['processes'][0]['pid'] == $PID]" <"$T/ps.json")" '["lenet"]'
+JOB=$(json "[j['id'] for j in d['jobs'] if j['processes'][0]['pid'] == $PID][0]" <"$T/ps.json" | tr -d '"')
+capture "$ULLAGE" budget "$JOB" $((OUTSIDE + 2500000))
+is "its budget is lowered" "$CODE" 0
+wait_for 10 grep -q "the budget is" "$T/term.err"
+like "it takes another plan" "$(cat "$T/term.err")" "step [0-9]+: the budget is .*: now .*micro-batches of"
+kill -TERM $PID
+wait $PID
+is "stopped" $? 0
+is "and saved" "$(tail -n 1 "$T/term.out" | json "[d['stopped'], d['plan_switches']]")" '["SIGTERM", 1]'
+check "with a save of that moment" test -d "$T/term/step-$(printf %08d "$(tail -n 1 "$T/term.out" | json "d['steps']")")"
+like "the job is gone" "$("$ULLAGE" ps 2>&1 | grep -c "$JOB")" '^0$'
+
+# --- text ---
+printf 'In the beginning was the word, and the word was good. %.0s' $(seq 400) >"$T/text.txt"
+train gpt-char:context=32,layers=1,width=32,heads=2 --data "$T/text.txt" --memory 128MiB --batch 16 --max-steps 60 --lr 0.01 \
+    --eval-samples 16 --save "$T/text" --html "$T/page.html" -o json
+is "a model of text" "$CODE:$ERR" "0:"
+is "learns" "$(of "d['eval_loss'] < 1.5")" true
+check "a page" grep -q '<polyline' "$T/page.html"
+capture "$ULLAGE" eval "$T/text" --data "$T/text.txt" --generate 40 --prompt "In the" --temperature 0
+is "and writes" "$CODE" 0
+like "what it learned" "$OUT" "^In the [a-z ,.I]{34,}"
+
+# --- plans that are given ---
+capture "$ULLAGE" plan lenet:image=28,channels=1,classes=10 --device cpu --memory 1GiB --batch 64 --precision fp32 --optimizer sgd -o json
+echo "$OUT" >"$T/plan.json"
+train lenet --data "$DATA" --plan "$T/plan.json" --max-steps 2 -o json
+is "a plan of a file" "$CODE" 0
+is "is run" "$(of "[d['micro_batch'], d['precision']]")" "$(json "[d['micro_batch'], d['precision']]" <"$T/plan.json")"
+train mlp --data "$DATA" --plan "$T/plan.json" --max-steps 2
+is "one for another model" "$CODE" 1
+like "is refused" "$ERR" "is a plan for model 'lenet.*', not for 'mlp'"
+
+# --- what is wrong ---
+train lenet --data "$T/none"
+is "no data" "$CODE" 1
+like "are named" "$ERR" "$T/none"
+mkdir "$T/empty"
+train lenet --data "$T/empty"
+is "empty data" "$CODE" 1
+train lenet --data "$DATA" --lr 1e9 --epochs 1 --max-steps 50
+is "a training that explodes" "$CODE:${ERR:0:7}" "2:ullage:"
+train lenet --data "$DATA" --lr 900 --precision fp32 --momentum 0.99 --max-steps 200 --save "$T/boom"
+is "a loss that is no number" "$CODE" 1
+like "ends it, with the reason" "$ERR" "the loss is .*no number to go on from: lower --lr"
+train nonsense --data "$DATA"
+is "an unknown model" "$CODE" 2
+train lenet
+is "without data" "$CODE" 2
+like "it says so" "$ERR" "--data is missing"
+mkdir "$T/locked"
+: >"$T/file"
+train lenet --data "$DATA" --max-steps 2 --save "$T/file/x"
+is "where nothing can be saved" "$CODE" 1
+done_testing
