@@ -22,9 +22,11 @@
 #include "watch.h"
 
 enum {
-    LOOKS = 10,              /* of which the least counts: a second */
-    TICK_NS = 100000000,     /* between looks, */
-    SLOW_NS = 1000000000,    /* and where nobody listens */
+    LOOKS = 10,           /* of which the least counts: a second */
+    TICK_NS = 100000000,  /* between looks, */
+    SLOW_NS = 1000000000, /* and where nobody listens */
+    PATIENCE_NS =
+        1500000000, /* for the device to be done with it; who asked waits for an answer for 2 s */
     STACK_BYTES = 512 * 1024 /* of the thread: trimming goes through the driver */
 };
 
@@ -72,9 +74,9 @@ static void say_all(const struct offer *offer)
 static void trim(const struct offer *offer, int device, uint64_t bytes)
 {
     for (struct entry *e = offer->entries; e && bytes > 0; e = e->next) {
-        uint64_t returned = 0;
-        if (e->device != device || ull_pool_trim(e->pool, bytes, &returned) != ULL_OK)
+        if (e->device != device)
             continue;
+        uint64_t returned = ull__pool_give(e->pool, bytes, PATIENCE_NS);
         for (int i = 0; i < LOOKS; i++)
             e->look[i] = e->look[i] > returned ? e->look[i] - returned : 0;
         bytes = bytes > returned ? bytes - returned : 0;

@@ -71,3 +71,33 @@ bool ull__pool_idle(struct ull_pool *pool, uint64_t *bytes)
     *bytes = pages << pool->page_shift;
     return true;
 }
+
+/* Until the device has passed all that is free now, for as long as the patience lasts. */
+static void pass_all(struct ull_pool *pool, uint64_t patience_ns)
+{
+    uint64_t until = ull__now(pool) + patience_ns;
+    for (uint32_t i = 1; i < pool->lane_count; i++) {
+        const struct ull__lane *lane = &pool->lanes[i];
+        uint64_t now = ull__now(pool);
+        if (lane->free_bytes > 0 && lane->event_count > 0)
+            pool->device->ops->wait(pool->device, lane->events[lane->event_count - 1].event,
+                                    now < until ? until - now : 0);
+    }
+    ull__lanes_poll(pool);
+}
+
+uint64_t ull__pool_give(struct ull_pool *pool, uint64_t bytes, uint64_t patience_ns)
+{
+    if (ull__is_parents(pool))
+        return 0;
+    ull__lock(&pool->lock);
+    ull__fronts_drain(pool, ULL_LOOSE_ALL);
+    ull__lanes_want(pool, (uint16_t)-1);
+    uint64_t wanted = ull__pages_for(pool, bytes), done = ull__pages_return(pool, wanted);
+    if (done < wanted) {
+        pass_all(pool, patience_ns);
+        done += ull__pages_return(pool, wanted - done);
+    }
+    ull__unlock(&pool->lock);
+    return done << pool->page_shift;
+}

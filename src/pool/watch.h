@@ -22,5 +22,11 @@ const struct ull__device *ull__pool_device(const struct ull_pool *pool);
  * Never waits, so that nobody waits for it.
  */
 bool ull__pool_idle(struct ull_pool *pool, uint64_t *bytes);
+/*
+ * As ull_pool_trim, for somebody else who waits for the memory: where the device is still to pass what was freed, that is
+ * waited for, with the pool locked. For a stream that is never at rest frees again meanwhile, and what lies beside such a
+ * piece, and is one with it, would never be past all work. Returns bytes.
+ */
+uint64_t ull__pool_give(struct ull_pool *pool, uint64_t bytes, uint64_t patience_ns);
 
 #endif

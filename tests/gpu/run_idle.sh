@@ -40,7 +40,8 @@ state=$(mktemp -d)
 export ULLAGE_SHM_DIR=$state/shm XDG_STATE_HOME=$state XDG_CONFIG_HOME=$state/config ULLAGE_SOCKET=$state/ullaged.sock
 export LD_LIBRARY_PATH=$build${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 mkdir -p "$state/shm" "$state/config/ullage"
-printf '%s\n' "listen = none" "history = none" "suspend = asked" "watermark = 90%" >"$state/config/ullage/ullage.conf"
+port=$((20000 + RANDOM % 10000))
+printf '%s\n' "listen = 127.0.0.1:$port" "history = none" "suspend = asked" "watermark = 90%" >"$state/config/ullage/ullage.conf"
 pids=()
 clean_up() {
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null; done
@@ -64,6 +65,31 @@ print(round(sum(v["held_bytes"] for j in json.load(sys.stdin)["jobs"] if j["name
                 for v in j["devices"]) / 2**30, 1))' "$1"
 }
 
+# What the daemon knows while somebody waits: a line each time that anything has changed, for who must find out why
+# nothing was given back. held, idle: MiB by job; trims: how often anybody was asked.
+watch() { # in the background: becomes the program
+    exec python3 - "$port" "$ullage" <<'EOF'
+import json, re, subprocess, sys, time, urllib.request
+
+began, last = time.time(), None
+while True:
+    try:
+        text = urllib.request.urlopen("http://127.0.0.1:%s/metrics" % sys.argv[1], timeout=2).read().decode()
+        jobs = json.loads(subprocess.run([sys.argv[2], "ps", "-o", "json"], capture_output=True).stdout)["jobs"]
+        names = {j["id"]: j["name"] for j in jobs}
+        said = []
+        for job, kind, value in re.findall(r'memory_bytes{job="(\w+)",device="0",kind="(held|idle)"} (\d+)', text):
+            said.append("%s %s %d" % (names.get(job, job), kind, int(value) >> 20))
+        said += re.findall(r"ullage_(trims_total \d+)", text)
+        if said != last:
+            print("   %6.2f s: %s" % (time.time() - began, ", ".join(said)), flush=True)
+        last = said
+    except (OSError, ValueError):
+        pass
+    time.sleep(0.25)
+EOF
+}
+
 say "machine"
 date -u +%Y-%m-%d
 git rev-parse --short HEAD 2>/dev/null
@@ -78,7 +104,7 @@ wait_for 10 grep -q serves "$out/idle-ullaged.log"
 
 # scene TITLE FILE COMMAND...: the command keeps and makes FILE; another job needs more than is left
 scene() {
-    local title=$1 file=$2 keeper needer start
+    local title=$1 file=$2 keeper needer start watcher
     shift 2
     say "$title: $KEEP MiB are kept, $NEED are needed"
     "$ullage" run -q -m 95% --name keeps -- "$@" >"$out/idle-keeps.txt" 2>&1 &
@@ -87,6 +113,10 @@ scene() {
     check "it keeps what it freed" wait_for 90 test -e "$file"
     echo "kept: $(held_gib keeps) GiB"
     sleep 1.5
+    watch &
+    watcher=$!
+    pids+=("$watcher")
+    sleep 0.5
     start=$(began)
     "$ullage" run -q -m 95% --name needs -- "$guests/guest" init device 0 alloc "${NEED}MiB" touch "$file.has" wait "$file.stop" \
         >"$out/idle-needs.txt" 2>&1 &
@@ -95,6 +125,7 @@ scene() {
     check "another one gets it" wait_for 70 test -e "$file.has"
     echo "after $(ms_since "$start") ms, its context included; kept now: $(held_gib keeps) GiB"
     check "by an allocation that succeeded" grep -qx "alloc 0" "$out/idle-needs.txt"
+    kill "$watcher" 2>/dev/null
     touch "$file.stop"
     check "it ends" wait_for 30 sh -c "! kill -0 $needer 2>/dev/null"
     check "and so does the other" wait_for 60 sh -c "! kill -0 $keeper 2>/dev/null"
