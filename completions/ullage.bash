@@ -17,7 +17,7 @@ _ullage_command_at() {
             echo $((i + 1))
             return
             ;;
-        -m | -g | --memory | --gpus | --max-request | --request | --prewarm | --priority | --group | --spill | --pinned | --name | --report | --record)
+        -m | -g | --memory | --gpus | --max-request | --request | --prewarm | --priority | --group | --collective-timeout | --spill | --pinned | --name | --report | --record)
             ((i++)) || true
             [[ ${COMP_WORDS[i]} == '=' ]] && ((i++))
             ;;
@@ -94,7 +94,7 @@ _ullage() {
     replay:-o | replay:--output) words='table json' ;;
     replay:--device) words='cuda:0 host' ;;
     run:*)
-        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --spill --suspendable --pinned --driver-pools --name --report --record --stacks -q --quiet -h --help --'
+        words='-m --memory -g --gpus --growth --each --max-request --request --wait --prewarm --priority --group --collective-timeout --spill --suspendable --pinned --driver-pools --name --report --record --stacks -q --quiet -h --help --'
         ;;
     ps:--check) words='held>90% free<1GiB refusals>0' ;;
     ps:*) words='-o --output --tree --check -h --help' ;;
@@ -102,6 +102,7 @@ _ullage() {
         words=$(ullage ps -o json 2>/dev/null | sed -n 's/^      "name": "\(.*\)",$/\1/p')
         case $verb in
         budget) [[ $COMP_CWORD -gt 2 ]] && words='auto 1GiB 2GiB 4GiB 8GiB 25% 50% 75%' ;;
+        suspend) words="$words -q --quiet --timeout --expect -h --help" ;;
         *) words="$words -q --quiet --timeout -h --help" ;;
         esac
         ;;

@@ -26,7 +26,11 @@
 #include "service.h"
 #include "supervise.h"
 
-enum { SWEEP_EVERY = 10 /* ticks */, DRAIN_WAIT_MS = 300 };
+enum {
+    SWEEP_EVERY = 10, /* ticks */
+    DRAIN_WAIT_MS = 300,
+    COLLECTIVE_TIMEOUT_S = 600 /* as NCCL's under PyTorch */
+};
 
 struct run {
     struct run_options options;
@@ -200,6 +204,8 @@ static int describe_sharing(struct run *run)
         return code;
     job->priority = options->priority;
     copy_text(job->group, sizeof job->group, options->group ? options->group : "");
+    job->collective_timeout_s =
+        options->has_collective_timeout ? options->collective_timeout_s : COLLECTIVE_TIMEOUT_S;
     job->may_queue = options->wait;
     job->waits = options->wait || options->request.count > 0 || options->prewarm.count > 0 ||
                  options->prewarm_last;
@@ -223,8 +229,8 @@ static int wait_for_start(struct run *run)
 {
     if (!run->job.waits) {
         bool served = run->job.parent[0] || service_announce(run->ledger);
-        if (!served && (run->options.priority || run->options.group) && !run->options.quiet)
-            cli_say("no daemon shares the cards: priority and group count once ullaged runs");
+        if (!served && run->options.priority && !run->options.quiet)
+            cli_say("no daemon shares the cards: a priority counts once ullaged runs");
         return 0;
     }
     int code = service_wait(run->ledger, run->options.wait, run->options.wait_s, run->options.quiet);

@@ -28,6 +28,9 @@ static void print_help(void)
         "      --prewarm SIZE|last    have that much free before it starts; last: its last peak\n"
         "      --priority N           higher goes first where jobs share a card (default 0)\n"
         "      --group NAME           jobs of one group are suspended together or not at all\n"
+        "      --collective-timeout SECONDS  how long the group's collectives wait: it is not\n"
+        "                             suspended for longer (default 600; 0: for as long as it "
+        "takes)\n"
         "      --each                 a budget of its own for every direct child\n"
         "      --suspendable          let `ullage suspend` move it out at the speed of the bus\n"
         "      --pinned SIZE|none     host memory kept for that, so that it is faster (default "
@@ -107,7 +110,8 @@ enum {
     REQUEST,
     WAIT,
     PREWARM,
-    GROUP
+    GROUP,
+    COLLECTIVE_TIMEOUT
 };
 
 static int set_sizes(struct budget *sizes, const char *option, const char *value)
@@ -138,6 +142,18 @@ static int set_priority(struct run_options *options, const char *value)
     return 0;
 }
 
+static int set_collective_timeout(struct run_options *options, const char *value)
+{
+    char *end;
+    unsigned long seconds = strtoul(value, &end, 10);
+    if (*end || end == value || value[0] == '-' || seconds > 31536000)
+        return cli_usage_error(
+            "run", "--collective-timeout is '%.40s': expected 0 to 31536000 seconds", value);
+    options->has_collective_timeout = true;
+    options->collective_timeout_s = (unsigned int)seconds;
+    return 0;
+}
+
 static int set_sharing(struct run_options *options, int option, const char *value)
 {
     switch (option) {
@@ -150,6 +166,8 @@ static int set_sharing(struct run_options *options, int option, const char *valu
     case PREWARM:
         options->prewarm_last = strcmp(value, "last") == 0;
         return options->prewarm_last ? 0 : set_sizes(&options->prewarm, "--prewarm", value);
+    case COLLECTIVE_TIMEOUT:
+        return set_collective_timeout(options, value);
     default: /* GROUP */
         options->group = value;
         if (!value[0] || strlen(value) >= ULL_NAME_TEXT || strpbrk(value, "\n\t"))
@@ -171,27 +189,29 @@ static int set_pinned(struct run_options *options, const char *value)
 
 int run_options_parse(int argc, char **argv, struct run_options *options)
 {
-    static const struct option longs[] = {{"memory", required_argument, NULL, 'm'},
-                                          {"gpus", required_argument, NULL, 'g'},
-                                          {"growth", no_argument, NULL, GROWTH},
-                                          {"each", no_argument, NULL, EACH},
-                                          {"max-request", required_argument, NULL, MAX_REQUEST},
-                                          {"name", required_argument, NULL, NAME},
-                                          {"report", required_argument, NULL, REPORT},
-                                          {"record", required_argument, NULL, RECORD},
-                                          {"stacks", no_argument, NULL, STACKS},
-                                          {"priority", required_argument, NULL, PRIORITY},
-                                          {"request", required_argument, NULL, REQUEST},
-                                          {"wait", optional_argument, NULL, WAIT},
-                                          {"prewarm", required_argument, NULL, PREWARM},
-                                          {"group", required_argument, NULL, GROUP},
-                                          {"suspendable", no_argument, NULL, SUSPENDABLE},
-                                          {"driver-pools", no_argument, NULL, DRIVER_POOLS},
-                                          {"spill", required_argument, NULL, SPILL},
-                                          {"pinned", required_argument, NULL, PINNED},
-                                          {"quiet", no_argument, NULL, 'q'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"memory", required_argument, NULL, 'm'},
+        {"gpus", required_argument, NULL, 'g'},
+        {"growth", no_argument, NULL, GROWTH},
+        {"each", no_argument, NULL, EACH},
+        {"max-request", required_argument, NULL, MAX_REQUEST},
+        {"name", required_argument, NULL, NAME},
+        {"report", required_argument, NULL, REPORT},
+        {"record", required_argument, NULL, RECORD},
+        {"stacks", no_argument, NULL, STACKS},
+        {"priority", required_argument, NULL, PRIORITY},
+        {"request", required_argument, NULL, REQUEST},
+        {"wait", optional_argument, NULL, WAIT},
+        {"prewarm", required_argument, NULL, PREWARM},
+        {"group", required_argument, NULL, GROUP},
+        {"collective-timeout", required_argument, NULL, COLLECTIVE_TIMEOUT},
+        {"suspendable", no_argument, NULL, SUSPENDABLE},
+        {"driver-pools", no_argument, NULL, DRIVER_POOLS},
+        {"spill", required_argument, NULL, SPILL},
+        {"pinned", required_argument, NULL, PINNED},
+        {"quiet", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {0}};
     struct ull_error err;
     int option, code = 0;
     memset(options, 0, sizeof *options);
@@ -232,6 +252,7 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
         case WAIT:
         case PREWARM:
         case GROUP:
+        case COLLECTIVE_TIMEOUT:
             code = set_sharing(options, option, optarg);
             break;
         case SUSPENDABLE:
@@ -269,6 +290,9 @@ int run_options_parse(int argc, char **argv, struct run_options *options)
                                "no command: expected ullage run [OPTION...] -- COMMAND [ARG...]");
     if ((options->pinned || options->never_pins) && !options->suspendable)
         return cli_usage_error("run", "--pinned needs --suspendable: only such a job moves itself");
+    if (options->has_collective_timeout && !options->group)
+        return cli_usage_error(
+            "run", "--collective-timeout is for jobs of a group: give --group NAME, too");
     if (options->stacks && !options->record)
         return cli_usage_error("run", "--stacks needs --record FILE, where the stacks go");
     if (options->driver_pools && !options->suspendable)

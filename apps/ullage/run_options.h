@@ -22,7 +22,9 @@ struct run_options {
     uint64_t pinned;   /* host memory pinned ahead for suspensions */
     bool never_pins;   /* --pinned none */
     int priority;
-    const char *group;     /* --group or NULL */
+    const char *group; /* --group or NULL */
+    bool has_collective_timeout;
+    unsigned int collective_timeout_s;
     struct budget request; /* --request, empty: none */
     struct budget prewarm; /* --prewarm SIZE, empty: none */
     bool prewarm_last;

@@ -182,7 +182,9 @@ ull_status service_move(struct ull__ledger *ledger, uint32_t daemon_pid, bool ou
 {
     struct ull__ipc_connection connection;
     struct ull__ipc_message answer,
-        ask = {.kind = out ? ULL_IPC_SUSPEND : ULL_IPC_RESUME, .number = 1};
+        ask = {.kind = out ? ULL_IPC_SUSPEND : ULL_IPC_RESUME,
+               .number = 1,
+               .nanoseconds = out ? options->expected_s * 1000000000ull : 0};
     struct move_progress progress = {.processes = 1};
     ull_status status = service_open(daemon_pid, &connection, err);
     if (status != ULL_OK)

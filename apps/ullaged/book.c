@@ -214,7 +214,7 @@ static void tidy(struct daemon *d, struct job *job, uint64_t now)
     if (!draining && job->uid == geteuid())
         return;
     job->retry_ns = now + (draining ? SWEEP_NS : RETRY_NS);
-    if (worker_start(WORKER_SWEEP, job->path, &job->worker, &job->from, NULL) != ULL_OK)
+    if (worker_start(WORKER_SWEEP, job->path, 0, &job->worker, &job->from, NULL) != ULL_OK)
         return;
     job->moving = true;
     job->task = WORKER_SWEEP;
@@ -333,7 +333,7 @@ static void join(struct daemon *d, struct job *job, uint64_t now)
     if (d->workers >= WORKERS || job->moving || job->retry_ns > now)
         return;
     job->retry_ns = now + RETRY_NS;
-    if (worker_start(WORKER_SETTLE, job->path, &job->worker, &job->from, NULL) != ULL_OK)
+    if (worker_start(WORKER_SETTLE, job->path, 0, &job->worker, &job->from, NULL) != ULL_OK)
         return;
     job->moving = true;
     job->task = WORKER_SETTLE;

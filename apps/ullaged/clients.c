@@ -246,7 +246,7 @@ static ull_status ask_run(struct daemon *d, struct client *client, struct job *j
         return ull__fail(err, ULL_E_PERMISSION,
                          "priority %d: up to %d is for everybody here (max_priority)",
                          job->view.priority, d->settings.max_priority);
-    job->run = (struct wish){client, number};
+    job->run = (struct wish){.client = client, .number = number};
     shell_join(d, job);
     if (job->run.client)
         say_waits(d, job, client);
@@ -256,7 +256,7 @@ static ull_status ask_run(struct daemon *d, struct client *client, struct job *j
 static ull_status handle(struct daemon *d, struct client *client,
                          const struct ull__ipc_message *message, struct ull_error *err)
 {
-    struct wish wish = {client, message->number};
+    struct wish wish = {.client = client, .number = message->number};
     if (message->kind == ULL_IPC_PING) {
         if (message->job[0])
             book_look(d); /* it begins: from now on it is served */
@@ -274,6 +274,8 @@ static ull_status handle(struct daemon *d, struct client *client,
                          job ? "you have no rights to the job" : "there is no job", message->job);
     if (message->kind == ULL_IPC_RUN)
         return ask_run(d, client, job, message->number, err);
+    uint64_t seconds = message->nanoseconds / 1000000000u;
+    wish.expected_s = seconds < UINT32_MAX ? (unsigned int)seconds : UINT32_MAX;
     struct wish *other = message->kind == ULL_IPC_SUSPEND ? &job->suspend : &job->resume;
     if (other->client)
         return ull__fail(err, ULL_E_INVALID, "the job is being %s already",
@@ -292,7 +294,7 @@ static void read_messages(struct daemon *d, struct client *client)
         size_t size = ull__ipc_size(client->in + at, client->in_count - at, &status);
         if (size == 0 && status == ULL_OK)
             break;
-        struct wish wish = {client, 0};
+        struct wish wish = {.client = client};
         if (status == ULL_OK)
             status = ull__ipc_decode(client->in + at, size, &message, &err);
         if (status != ULL_OK) {
@@ -304,7 +306,7 @@ static void read_messages(struct daemon *d, struct client *client)
         client->tokens -= 1;
         at += size;
         status = handle(d, client, &message, &err);
-        wish = (struct wish){client, message.number};
+        wish = (struct wish){.client = client, .number = message.number};
         if (status != ULL_OK)
             client_fail(d, &wish, status, err.message);
     }

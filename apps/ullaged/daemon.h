@@ -29,6 +29,7 @@ struct client;
 struct wish {
     struct client *client; /* NULL: nobody waits for an answer */
     uint32_t number;
+    unsigned int expected_s; /* how long the job will be away; 0: it did not say */
 };
 
 struct job {
@@ -57,6 +58,7 @@ struct job {
     bool trimming[CARDS]; /* was told to, and has not answered */
     uint64_t want_told_ns;
     struct wish run, suspend, resume;
+    unsigned int away_s; /* what the person who suspended it said of that */
     /* Its worker, or that it shall have one as soon as there is a place. */
     bool moving, wants_worker;
     enum worker_task task;

@@ -221,7 +221,11 @@ static void start_worker(struct daemon *d, struct job *job)
         return;
     }
     job->wants_worker = false;
-    if (worker_start(job->task, job->path, &job->worker, &job->from, &err) != ULL_OK) {
+    uint64_t slice_ns = d->settings.arbiter.slice_ns ? d->settings.arbiter.slice_ns : 30 * SECOND;
+    /* What the arbiter moves out it brings back after a slice, if it can. */
+    unsigned int expected_s =
+        job->view.flags & ULL_FLAG_BY_USER ? job->away_s : (unsigned int)(slice_ns / SECOND);
+    if (worker_start(job->task, job->path, expected_s, &job->worker, &job->from, &err) != ULL_OK) {
         say(LOG_ERROR, "job %s cannot be moved: %s", job->view.id, err.message);
         shell_tell(d,
                    &(struct ull__arbiter_event){
@@ -522,6 +526,14 @@ void shell_explain(struct daemon *d, const struct job *job, char *text, size_t s
     }
 }
 
+/* At once in what is known of it, too, by which its worker is started. */
+static void set_by_user(struct job *job, bool by_user)
+{
+    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, by_user);
+    job->view.flags = by_user ? job->view.flags | ULL_FLAG_BY_USER
+                              : job->view.flags & ~(uint32_t)ULL_FLAG_BY_USER;
+}
+
 static ull_status not_joined(const struct job *job, struct ull_error *err)
 {
     bool moves = job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING;
@@ -530,19 +542,41 @@ static ull_status not_joined(const struct job *job, struct ull_error *err)
                            : "the job does not run yet");
 }
 
+/* The others of its group, too, by the same person's wish: who is there already says so, which is nothing to tell. */
+static void with_group(struct daemon *d, const struct job *first, bool suspend)
+{
+    for (int j = 0; j < d->job_count && group_number(first) != 0; j++) {
+        struct job *job = d->jobs[j];
+        struct ull__arbiter_view view;
+        struct ull__arbiter_event event = {
+            .kind = suspend ? ULL_ARB_USER_SUSPEND : ULL_ARB_USER_RESUME, .job = job->number};
+        if (job == first || !job->joined || group_number(job) != group_number(first))
+            continue;
+        job->away_s = first->away_s;
+        if (suspend)
+            set_by_user(job, true);
+        shell_tell(d, &event, NULL);
+        if (ull__arbiter_job(d->arbiter, job->number, &view))
+            set_by_user(job, view.by_user);
+    }
+}
+
 ull_status shell_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
 {
     struct ull__arbiter_event event = {.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
     if (!job->joined)
         return not_joined(job, err);
     job->suspend = wish; /* the answer may come at once */
-    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, true);
+    job->away_s = wish.expected_s;
+    set_by_user(job, true);
     ull_status status = shell_tell(d, &event, err);
     if (status != ULL_OK) {
         struct ull__arbiter_view view;
         job->suspend = (struct wish){0};
         bool by_user = ull__arbiter_job(d->arbiter, job->number, &view) && view.by_user;
-        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, by_user);
+        set_by_user(job, by_user);
+    } else {
+        with_group(d, job, true);
     }
     return status;
 }
@@ -558,13 +592,25 @@ ull_status shell_resume(struct daemon *d, struct job *job, struct wish wish, str
         job->resume = (struct wish){0};
         return status;
     }
-    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
+    set_by_user(job, false);
+    with_group(d, job, false);
     if (job->resume.client && !job->moving && !job->wants_worker) {
         struct ull__ipc_message waits = {.kind = ULL_IPC_WAITS};
         snprintf(waits.text, sizeof waits.text, "it comes back as soon as there is room for it");
         client_answer(d, &job->resume, &waits, true);
     }
     return ULL_OK;
+}
+
+/* What was moved comes back. Of a group, the worker of any may be the one that moves. */
+static void stop_moving_out(struct daemon *d, const struct job *first)
+{
+    for (int j = 0; j < d->job_count; j++) {
+        struct job *job = d->jobs[j];
+        bool with_it = group_number(first) != 0 && group_number(job) == group_number(first);
+        if ((job == first || with_it) && job->moving && job->task == WORKER_OUT)
+            kill(job->worker, SIGTERM);
+    }
 }
 
 void shell_forget_client(struct daemon *d, const struct client *client)
@@ -581,8 +627,7 @@ void shell_forget_client(struct daemon *d, const struct client *client)
         }
         if (job->suspend.client == client) {
             job->suspend = (struct wish){0};
-            if (job->moving && job->task == WORKER_OUT)
-                kill(job->worker, SIGTERM); /* what was moved comes back */
+            stop_moving_out(d, job);
         }
         if (job->resume.client == client)
             job->resume = (struct wish){0};

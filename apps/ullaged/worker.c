@@ -16,20 +16,24 @@
 
 #include "cli.h"
 #include "error.h"
+#include "group.h"
 #include "jobs.h"
 #include "mover.h"
 #include "nvml.h"
 
-enum { PIPE = 3, TIMEOUT_S = 120, LOCK_TRIES = 600, SWEEPS = 40 };
+enum { PIPE = 3, TIMEOUT_S = 120, LOCK_TRIES = 600, GROUP_TRIES = 3000, SWEEPS = 40 };
 
 static const char word[] = "--worker";
 static const char *const tasks[] = {"out", "back", "settle", "sweep"};
 
 /* --- in the daemon ---------------------------------------------------------------------------------------- */
 
-static void become_worker(enum worker_task task, const char *path, int to)
+static void become_worker(enum worker_task task, const char *path, unsigned int expected_s, int to)
 {
-    char *argv[] = {(char *)"ullaged", (char *)word, (char *)tasks[task], (char *)path, NULL};
+    char expected[16];
+    char *argv[] = {(char *)"ullaged", (char *)word, (char *)tasks[task],
+                    (char *)path,      expected,     NULL};
+    snprintf(expected, sizeof expected, "%u", expected_s);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -41,8 +45,8 @@ static void become_worker(enum worker_task task, const char *path, int to)
     _exit(1);
 }
 
-ull_status worker_start(enum worker_task task, const char *path, pid_t *pid, int *from,
-                        struct ull_error *err)
+ull_status worker_start(enum worker_task task, const char *path, unsigned int expected_s,
+                        pid_t *pid, int *from, struct ull_error *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -51,7 +55,7 @@ ull_status worker_start(enum worker_task task, const char *path, pid_t *pid, int
     if (child == 0) {
         if (ends[1] == PIPE) /* as it must not be closed at exec */
             fcntl(ends[1], F_SETFD, 0);
-        become_worker(task, path, ends[1]);
+        become_worker(task, path, expected_s, ends[1]);
     }
     int error = errno;
     close(ends[1]);
@@ -108,16 +112,57 @@ static ull_status become_owner(const char *path, struct ull_error *err)
     return ULL_OK;
 }
 
-/* Held until this process ends. */
-static ull_status lock(const char *path, struct ull_error *err)
+/* Held until this process ends. *waited: somebody else had it. */
+static ull_status lock(const char *path, int tries, bool *waited, struct ull_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    for (int i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
+    for (int i = 0; fd >= 0 && i < tries && !stopped; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
             return ULL_OK;
+        *waited = true;
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     }
-    return ull__fail(err, ULL_E_SYSTEM, "somebody else is moving the job");
+    return ull__fail(err, ULL_E_SYSTEM,
+                     stopped ? "it was stopped" : "somebody else is moving the job");
+}
+
+static int by_path(const void *left, const void *right)
+{
+    return strcmp(ull__ledger_path(*(struct ull__ledger *const *)left),
+                  ull__ledger_path(*(struct ull__ledger *const *)right));
+}
+
+/* All jobs of its group, in one order for everybody. One of them that ends meanwhile is nobody's. */
+static ull_status lock_group(struct ull__ledger *ledger, bool *waited, struct ull_error *err)
+{
+    struct job_group group;
+    ull_status status = group_open(ledger, &group, err);
+    if (status != ULL_OK)
+        return status;
+    struct ull__ledger **sorted = malloc((size_t)group.count * sizeof *sorted);
+    if (!sorted)
+        status = ull__fail(err, ULL_E_SYSTEM, "no memory");
+    for (int i = 0; sorted && i < group.count; i++)
+        sorted[i] = group.ledgers[i];
+    if (sorted)
+        qsort(sorted, (size_t)group.count, sizeof *sorted, by_path);
+    for (int i = 0; i < group.count && status == ULL_OK; i++)
+        if (access(ull__ledger_path(sorted[i]), F_OK) == 0 || sorted[i] == ledger)
+            status = lock(ull__ledger_path(sorted[i]), group.count > 1 ? GROUP_TRIES : LOCK_TRIES,
+                          waited, err);
+    free(sorted);
+    group_close(&group);
+    return status;
+}
+
+/* Another worker had the group, and was to do the same with it. */
+static ull_status as_the_other(struct ull__ledger *ledger, bool out, struct ull_error *err)
+{
+    struct ull__job_view view;
+    ull__ledger_job(ledger, &view);
+    if (view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING))
+        return ULL_OK;
+    return ull__fail(err, ULL_E_SYSTEM, "its group could not be %s", out ? "suspended" : "resumed");
 }
 
 /* The driver frees what the dead held a little later. */
@@ -148,20 +193,28 @@ static ull_status settle(struct ull__ledger *ledger, const struct move_options *
     return job_move_back(ledger, options, moved, err);
 }
 
-static ull_status act(enum worker_task task, const char *path, struct move_progress *moved,
-                      struct ull_error *err)
+static ull_status act(enum worker_task task, const char *path, unsigned int expected_s,
+                      struct move_progress *moved, struct ull_error *err)
 {
-    struct move_options options = {.timeout_s = TIMEOUT_S, .step = step};
+    struct move_options options = {.timeout_s = TIMEOUT_S, .expected_s = expected_s, .step = step};
     struct ull__ledger *ledger;
+    bool waited = false;
     ull_status status = become_owner(path, err);
-    if (status == ULL_OK && task != WORKER_SWEEP)
-        status = lock(path, err);
     if (status == ULL_OK)
         status = ull__ledger_open(path, &ledger, err);
     if (status != ULL_OK)
         return status;
+    if (task != WORKER_SWEEP)
+        status = lock_group(ledger, &waited, err);
+    bool in_group = ull__ledger_spec(ledger)->group[0] != 0;
+    if (status != ULL_OK) {
+        ull__ledger_close(ledger);
+        return status;
+    }
     if (task == WORKER_SWEEP)
         sweep(ledger);
+    else if (in_group && waited && task != WORKER_SETTLE)
+        status = as_the_other(ledger, task == WORKER_OUT, err);
     else if (task == WORKER_SETTLE)
         status = settle(ledger, &options, moved, err);
     else
@@ -178,7 +231,7 @@ bool worker_main(int argc, char **argv, int *code)
     struct move_progress moved = {0};
     struct ull_error err = {""};
     int task = 0;
-    if (argc != 4 || strcmp(argv[1], word) != 0)
+    if (argc != 5 || strcmp(argv[1], word) != 0)
         return false;
     while (task <= WORKER_SWEEP && strcmp(argv[2], tasks[task]) != 0)
         task++;
@@ -189,7 +242,8 @@ bool worker_main(int argc, char **argv, int *code)
     sigaction(SIGPIPE, &ignore, NULL);
     fcntl(PIPE, F_SETFD, FD_CLOEXEC);
     uint64_t began = cli_monotonic_ns();
-    report.status = act((enum worker_task)task, argv[3], &moved, &err);
+    report.status =
+        act((enum worker_task)task, argv[3], (unsigned int)strtoul(argv[4], NULL, 10), &moved, &err);
     report.nanoseconds = cli_monotonic_ns() - began;
     report.moved_bytes = moved.moved_bytes;
     report.to_move_bytes = moved.to_move_bytes;

@@ -2,7 +2,8 @@
  * worker.h: processes of the daemon's that do what may take long: move a job's memory, and tidy up after the dead.
  *
  * Each is this program again, which acts as the job's owner and says over a pipe how far it is. It outlives the
- * daemon: what it began it ends. A lock on the ledger's file keeps two from moving the same job.
+ * daemon: what it began it ends. A lock on the ledger's file keeps two from moving the same job. One that moves a job of
+ * a group moves all of it, and locks all of it; the others' find that it was done, or that it could not be.
  */
 #ifndef ULLAGED_WORKER_H
 #define ULLAGED_WORKER_H
@@ -22,9 +23,9 @@ struct worker_report {
     char text[400];
 };
 
-/* In the daemon: starts one. Its reports come from *from, which is to be closed. ULL_E_SYSTEM. */
-ull_status worker_start(enum worker_task task, const char *path, pid_t *pid, int *from,
-                        struct ull_error *err);
+/* In the daemon: starts one. What it moves out will be away for about so long. Its reports come from *from, which is to be closed. ULL_E_SYSTEM. */
+ull_status worker_start(enum worker_task task, const char *path, unsigned int expected_s,
+                        pid_t *pid, int *from, struct ull_error *err);
 /* In the worker: true if these arguments make this process one; *code is its exit code. */
 bool worker_main(int argc, char **argv, int *code);
 

@@ -52,17 +52,55 @@ struct ull__gate_lane *ull__gate_lane(void)
     return own_lane;
 }
 
-/* The gate is closed: out again, and in once it is open. */
+/*
+ * The gate is closed: out again, and in once it is open, or where a pass is to be had. Who looks for a pass is counted
+ * in, so that whoever finds none left and nobody inside knows that nobody comes any more.
+ */
+static bool may_come_in(void)
+{
+    uint32_t passes = atomic_load(&ull__gate.passes);
+    if (!atomic_load(&ull__gate.closed))
+        return true;
+    while (passes > 0)
+        if (atomic_compare_exchange_weak(&ull__gate.passes, &passes, passes - 1))
+            return true;
+    return false;
+}
+
 void ull__gate_wait(struct ull__gate_lane *lane)
 {
     for (;;) {
-        atomic_fetch_sub(&lane->inside, 1);
-        while (atomic_load(&ull__gate.closed))
-            syscall(SYS_futex, &ull__gate.closed, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-        atomic_fetch_add(&lane->inside, 1);
-        if (!atomic_load(&ull__gate.closed))
+        uint32_t bell = atomic_load(&ull__gate.bell);
+        if (may_come_in())
             return;
+        atomic_fetch_sub(&lane->inside, 1);
+        syscall(SYS_futex, &ull__gate.bell, FUTEX_WAIT_PRIVATE, bell, NULL, NULL, 0);
+        atomic_fetch_add(&lane->inside, 1);
     }
+}
+
+static void ring(int most)
+{
+    atomic_fetch_add(&ull__gate.bell, 1);
+    syscall(SYS_futex, &ull__gate.bell, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
+}
+
+void ull__gate_open(void)
+{
+    atomic_store(&ull__gate.passes, 0);
+    atomic_store(&ull__gate.closed, 0);
+    ring(INT_MAX);
+}
+
+void ull__gate_let_in(void)
+{
+    atomic_store(&ull__gate.passes, 1);
+    ring(1);
+}
+
+bool ull__gate_let_none_in(void)
+{
+    return atomic_exchange(&ull__gate.passes, 0) == 0;
 }
 
 struct ull__gate_lane *ull__gate_enter(void)
@@ -104,6 +142,7 @@ void ull__gates_forget(void)
     for (int i = 0; i < GATE_LANES; i++)
         atomic_store(&ull__gate.lanes[i].inside, 0);
     atomic_store(&ull__gate.closed, 0);
+    atomic_store(&ull__gate.passes, 0);
     depth = 0;
 }
 
@@ -193,10 +232,4 @@ void *ull__gated(int index)
 {
     bool needed = gated[index].always ? ull__backing_wanted() : ull__gates_wanted();
     return needed ? gated[index].function : NULL;
-}
-
-void ull__go_on(void)
-{
-    atomic_store(&ull__gate.closed, 0);
-    syscall(SYS_futex, &ull__gate.closed, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }

@@ -163,6 +163,7 @@ static void move_out(void)
     char why[ULL_TROUBLE_TEXT] = "";
     mover.eviction = (struct ull__eviction){.progress = progress, .cancelled = overtaken};
     if (reached_from_outside(why) || shares_the_hosts_memory(why)) {
+        ull__go_on(); /* it may have stood by */
         tell(true, why);
         return;
     }
@@ -209,6 +210,24 @@ static void move_rest(void)
     ull__store_unpin(overtaken, NULL);
 }
 
+static void tell_trouble(const char *trouble)
+{
+    tell(false, trouble);
+}
+
+/* With others that are to be moved out together. What cannot be moved at all is said before they wait for it. */
+static void stand_by(void)
+{
+    char why[ULL_TROUBLE_TEXT] = "";
+    if (reached_from_outside(why) || shares_the_hosts_memory(why)) {
+        tell(true, why);
+        return;
+    }
+    ull__stand_by(mover.member, tell_trouble);
+    if (ull__member_asked(mover.member) != ULL_WANT_MOVED_OUT)
+        ull__go_on();
+}
+
 static bool commanded(void *unused)
 {
     (void)unused;
@@ -221,7 +240,12 @@ static void *move(void *unused)
     while (ull__member_commanded(mover.member)) {
         mover.wanted = ull__member_wanted(mover.member);
         bool out = mover.wanted == ULL_WANT_MOVED_OUT;
-        if (out && mover.residency == ULL_RESIDENT)
+        if (mover.wanted == ULL_WANT_STAND_BY) {
+            if (mover.residency == ULL_RESIDENT)
+                stand_by();
+            else
+                tell(true, NULL); /* nobody waits for what is out */
+        } else if (out && mover.residency == ULL_RESIDENT)
             move_out();
         else if (!out && mover.residency == ULL_MOVED_OUT)
             bring_back();

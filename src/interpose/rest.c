@@ -162,11 +162,12 @@ static bool stream_is_dry(const struct ull__table_entry *entry, uint64_t until)
     }
 }
 
-static bool streams_run_dry(char why[ULL_TROUBLE_TEXT])
+/* Within so many milliseconds. */
+static bool streams_run_dry(uint64_t ms, char why[ULL_TROUBLE_TEXT])
 {
     struct ull__table_entry *streams;
     size_t count = copy_streams(&streams);
-    uint64_t until = now_ns() + STREAMS_MS * MS;
+    uint64_t until = now_ns() + ms * MS;
     bool dry = true;
     for (size_t i = 0; i < count && dry; i++) {
         dry = stream_is_dry(&streams[i], until);
@@ -265,10 +266,41 @@ static bool rest(char why[ULL_TROUBLE_TEXT])
     bool still = calls_return();
     if (!still)
         snprintf(why, ULL_TROUBLE_TEXT, "a call into the driver does not return");
-    still = still && !says_capture(why) && streams_run_dry(why) && contexts_are_idle(why);
+    still = still && !says_capture(why) && streams_run_dry(STREAMS_MS, why) && contexts_are_idle(why);
     if (!still)
         ull__go_on();
     return still;
+}
+
+void ull__go_on(void)
+{
+    ull__gate_open();
+}
+
+/* The default streams, which wait for all others that are not told not to. */
+static bool defaults_are_dry(char why[ULL_TROUBLE_TEXT])
+{
+    CUcontext contexts[64];
+    int count = ull__block_contexts(contexts, 64);
+    for (int i = 0; i < count; i++) {
+        if (ull__driver->cuCtxSetCurrent(contexts[i]) != CUDA_SUCCESS ||
+            ull__driver->cuStreamQuery(NULL) != CUDA_ERROR_NOT_READY)
+            continue;
+        snprintf(why, ULL_TROUBLE_TEXT, "the work on the default stream does not end");
+        return false;
+    }
+    return true;
+}
+
+bool ull__is_at_rest(char why[ULL_TROUBLE_TEXT])
+{
+    if (says_capture(why))
+        return false;
+    if (calls_inside()) {
+        snprintf(why, ULL_TROUBLE_TEXT, "a call into the driver does not return");
+        return false;
+    }
+    return streams_run_dry(0, why) && defaults_are_dry(why) && contexts_are_idle(why);
 }
 
 bool ull__come_to_rest(uint64_t deadline_ns, bool (*cancelled)(void *data), void *data,

@@ -24,7 +24,9 @@ struct ull__gate_lane {
 };
 
 struct ull__gate {
-    _Atomic uint32_t closed; /* futex */
+    _Atomic uint32_t closed;
+    _Atomic uint32_t passes; /* calls that may come in though it is closed */
+    _Atomic uint32_t bell;   /* futex; + 1 where one of them changed so that somebody may come in */
     struct ull__gate_lane lanes[GATE_LANES];
 };
 extern struct ull__gate ull__gate;
@@ -52,6 +54,12 @@ void ull__gate_leave(struct ull__gate_lane *lane);
 void ull__gate_pause(void);
 void ull__gate_go_on(void);
 
+/* Opens it for all, and lets one call in while it is closed. */
+void ull__gate_open(void);
+void ull__gate_let_in(void);
+/* Nobody any more, but for those who came. True if the one did. */
+bool ull__gate_let_none_in(void);
+
 /* Threads of a parent are not in a forked child. */
 void ull__gates_forget(void);
 
@@ -71,6 +79,8 @@ void ull__rest_forget(void);
  */
 bool ull__come_to_rest(uint64_t deadline_ns, bool (*cancelled)(void *data), void *data,
                        char why[ULL_TROUBLE_TEXT]);
+/* Looks only, the gate being closed. False: `why` says what is not at rest. */
+bool ull__is_at_rest(char why[ULL_TROUBLE_TEXT]);
 void ull__go_on(void);
 
 /* --- slab.c: small blocks in one page of memory --------------------------------------------------------- */
@@ -180,6 +190,14 @@ bool ull__evict(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT]);
 /* Brings everything back that is out. False: the card has no room, and all that was out still is. */
 bool ull__restore(struct ull__eviction *eviction, char why[ULL_TROUBLE_TEXT]);
 void ull__evict_forget(void);
+
+/* --- stand.c: as long as others come to rest ------------------------------------------------------------------- */
+
+/*
+ * Closes the gate and stands by until something else is asked for; the gate is left closed, or, where a capture is open,
+ * open. `tell` is called with what is in the way, once in a while.
+ */
+void ull__stand_by(struct ull__member *member, void (*tell)(const char *trouble));
 
 /* --- mover.c: carries out commands ---------------------------------------------------------------------------- */
 

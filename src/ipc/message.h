@@ -27,7 +27,7 @@ enum ull__ipc_kind {
     /* From a client. The job is named by its id. */
     ULL_IPC_PING = 1, /* with a job: it is known from now on */
     ULL_IPC_RUN, /* its command waits: answered by STARTS or FAILED, before that perhaps by WAITS */
-    ULL_IPC_SUSPEND, /* answered by DONE or FAILED, before that by PROGRESS */
+    ULL_IPC_SUSPEND, /* nanoseconds: that it will be away, 0: not known; answered by DONE or FAILED, before that by PROGRESS */
     ULL_IPC_RESUME,  /* the same; WAITS: it will, once there is room */
     /* From the daemon; `number` is that of what is answered. */
     ULL_IPC_DONE = 64,

@@ -41,16 +41,21 @@ uint64_t ull__ledger_command(struct ull__ledger *ledger, enum ull__wanted wanted
     return next >> WANTED_BITS;
 }
 
-static uint64_t read_command(struct ull__ledger_file *file, enum ull__wanted *wanted)
+uint64_t ull__file_commanded(struct ull__ledger_file *file, enum ull__wanted *wanted)
 {
     uint64_t word = atomic_load(&file->command);
-    *wanted = (word & 0xff) == ULL_WANT_MOVED_OUT ? ULL_WANT_MOVED_OUT : ULL_WANT_RESIDENT;
+    uint32_t says = word & 0xff;
+    bool stands = says == ULL_WANT_STAND_BY &&
+                  atomic_load(&file->stand_until_ms) > ull__monotonic_ns() / 1000000;
+    *wanted = says == ULL_WANT_MOVED_OUT ? ULL_WANT_MOVED_OUT
+              : stands                   ? ULL_WANT_STAND_BY
+                                         : ULL_WANT_RESIDENT;
     return word >> WANTED_BITS;
 }
 
 uint64_t ull__ledger_commanded(struct ull__ledger *ledger, enum ull__wanted *wanted)
 {
-    return read_command(ledger->file, wanted);
+    return ull__file_commanded(ledger->file, wanted);
 }
 
 bool ull__ledger_set_budget(struct ull__ledger *ledger, int device, uint64_t bytes)
@@ -128,15 +133,22 @@ void ull__member_tie(struct ull__member *member, enum ull__tie tie)
                         (uint32_t)tie);
 }
 
+/* One of the jobs around it that wants it out has its way. */
+static enum ull__wanted stronger(enum ull__wanted a, enum ull__wanted b)
+{
+    if (a == ULL_WANT_MOVED_OUT || b == ULL_WANT_MOVED_OUT)
+        return ULL_WANT_MOVED_OUT;
+    return a == ULL_WANT_STAND_BY ? a : b;
+}
+
 enum ull__wanted ull__member_wanted(struct ull__member *member)
 {
     enum ull__wanted all = ULL_WANT_RESIDENT;
     for (int k = 0; k < member->link_count; k++) {
         struct ull__link *link = &member->links[k];
         enum ull__wanted wanted;
-        link->commanded = read_command(link->ledger->file, &wanted);
-        if (wanted == ULL_WANT_MOVED_OUT)
-            all = wanted;
+        link->commanded = ull__file_commanded(link->ledger->file, &wanted);
+        all = stronger(all, wanted);
     }
     return all;
 }
@@ -145,9 +157,8 @@ enum ull__wanted ull__member_asked(struct ull__member *member)
 {
     enum ull__wanted all = ULL_WANT_RESIDENT, wanted;
     for (int k = 0; k < member->link_count; k++) {
-        read_command(member->links[k].ledger->file, &wanted);
-        if (wanted == ULL_WANT_MOVED_OUT)
-            all = wanted;
+        ull__file_commanded(member->links[k].ledger->file, &wanted);
+        all = stronger(all, wanted);
     }
     return all;
 }
@@ -158,7 +169,8 @@ bool ull__member_commanded(struct ull__member *member)
     for (int k = 0; k < member->link_count; k++) {
         struct ull__ledger_file *file = member->links[k].ledger->file;
         enum ull__wanted wanted;
-        any |= read_command(file, &wanted) != atomic_load(&file->slots[member->links[k].slot].done);
+        any |= ull__file_commanded(file, &wanted) !=
+               atomic_load(&file->slots[member->links[k].slot].done);
     }
     return any;
 }
@@ -169,7 +181,7 @@ static enum ull__moved_by moved_by(const struct ull__member *member, int k)
     enum ull__moved_by by = ULL_BY_JOB;
     for (int i = 0; i < member->link_count; i++) {
         enum ull__wanted wanted;
-        read_command(member->links[i].ledger->file, &wanted);
+        ull__file_commanded(member->links[i].ledger->file, &wanted);
         if (wanted != ULL_WANT_MOVED_OUT)
             continue;
         if (i == k)
@@ -210,6 +222,7 @@ void ull__slot_forget_residency(struct ull__slot *slot)
     atomic_store(&slot->ties, 0);
     atomic_store(&slot->residency, ULL_RESIDENT);
     atomic_store(&slot->done, 0);
+    atomic_store(&slot->stand_said, 0);
     atomic_store(&slot->moved_bytes, 0);
     atomic_store(&slot->to_move_bytes, 0);
     atomic_store(&slot->moving_ns, 0);
@@ -258,7 +271,7 @@ enum ull__job_state ull__file_state(struct ull__ledger_file *file)
     enum ull__wanted wanted;
     int count[4] = {0}, with_outer = 0;
     uint32_t used = atomic_load(&file->slots_used);
-    bool out = read_command(file, &wanted) > 0 && wanted == ULL_WANT_MOVED_OUT;
+    bool out = ull__file_commanded(file, &wanted) > 0 && wanted == ULL_WANT_MOVED_OUT;
     for (uint32_t i = 0; i < used; i++) {
         struct ull__slot *slot = &file->slots[i];
         if (atomic_load(&slot->state) != SLOT_LIVE)

@@ -15,14 +15,19 @@
 
 #include "ledger.h"
 
-enum ull__wanted { ULL_WANT_RESIDENT, ULL_WANT_MOVED_OUT };
+/*
+ * Before several processes are moved out together they may be asked to stand by: each closes its gate and says whether
+ * its devices are at rest, and lets one call in each time that it is told to. So those that are behind the others get as
+ * far as these are, and nobody is left with half a collective (apps/ullage/suspend/stand.h).
+ */
+enum ull__wanted { ULL_WANT_RESIDENT, ULL_WANT_MOVED_OUT, ULL_WANT_STAND_BY };
 
 /*
  * Asks for it and returns the command's number, at least 1. Works also on root's copy of another user's
  * ledger: only this one word is written. 0 if that failed.
  */
 uint64_t ull__ledger_command(struct ull__ledger *ledger, enum ull__wanted wanted);
-/* The last command; number 0 and ULL_WANT_RESIDENT if there was none. */
+/* The last command; number 0 and ULL_WANT_RESIDENT if there was none, or nobody asks any more to stand by. */
 uint64_t ull__ledger_commanded(struct ull__ledger *ledger, enum ull__wanted *wanted);
 
 /* Changes a budget while the job runs. What is held above it is not taken away: nothing more is given. */
@@ -30,6 +35,22 @@ bool ull__ledger_set_budget(struct ull__ledger *ledger, int device, uint64_t byt
 bool ull__ledger_set_priority(struct ull__ledger *ledger, int priority);
 /* By the supervisor: its command has not started yet, or has. */
 void ull__ledger_set_waiting(struct ull__ledger *ledger, bool waiting);
+
+/* --- standing by; all of it for ledgers of one's own only ---------------------------------------------------- */
+
+enum { ULL_STAND_MS = 3000 };
+/* Who commanded it is still there, for ULL_STAND_MS from now. Call it before the command, too. */
+void ull__ledger_stand(struct ull__ledger *ledger);
+/* Command `number`: a process lets one call in. */
+void ull__ledger_let_in(struct ull__ledger *ledger, int slot, uint64_t number);
+/* What a process says of it. */
+enum ull__stands {
+    ULL_STANDS_HERE = 1,  /* it stands by */
+    ULL_STANDS_STILL = 2, /* its gate is closed and its devices are at rest */
+    ULL_STANDS_AT_IT = 4, /* it was told to let one in, and has not said so yet */
+    ULL_STANDS_TOOK = 8,  /* there was one that came in last time */
+};
+uint32_t ull__ledger_stands(struct ull__ledger *ledger, int slot, uint64_t number);
 
 /* --- the daemon ------------------------------------------------------------------------------------------ */
 

@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c3aull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c3bull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -101,6 +101,8 @@ struct ull__slot {
     _Atomic uint64_t moved_bytes, to_move_bytes; /* (M) progress */
     _Atomic uint64_t moving_ns;                  /* (M) that the bytes took so far */
     _Atomic uint64_t pinned;                     /* (M) host memory that is kept for moves */
+    _Atomic uint64_t stand_asked;                /* (A) of who stands by (stand.c) */
+    _Atomic uint64_t stand_said;                 /* (M) */
     _Atomic uint32_t answers;   /* (A) futex: + 2 for every answer of the daemon to its wants */
     _Atomic uint32_t denials;   /* (A) of these, the last that said no; 0: none did */
     _Atomic uint32_t trim_bell; /* (A) futex: + 1 for every trim that is asked for */
@@ -145,10 +147,11 @@ struct ull__ledger_file {
     _Atomic uint32_t supervisor_gone; /* (A) once seen, so that nobody need try its mutex again */
     _Atomic uint64_t last_sample_ns;  /* (S) */
     struct ull__job_spec spec;
-    _Atomic uint64_t command;                        /* (A) number << 8 | enum ull__wanted */
-    _Atomic uint32_t waiting;                        /* (S) the command has not started yet */
-    _Atomic uint64_t served;                         /* (A) milliseconds << 24 | pid of a daemon */
-    _Atomic uint32_t flags;                          /* (A) enum ull__ledger_flag */
+    _Atomic uint64_t command;        /* (A) number << 8 | enum ull__wanted */
+    _Atomic uint64_t stand_until_ms; /* (A) CLOCK_MONOTONIC; ULL_WANT_STAND_BY holds until then */
+    _Atomic uint32_t waiting;        /* (S) the command has not started yet */
+    _Atomic uint64_t served;         /* (A) milliseconds << 24 | pid of a daemon */
+    _Atomic uint32_t flags;          /* (A) enum ull__ledger_flag */
     _Atomic uint64_t soft_bytes[ULL_MAX_DEVICES];    /* (A) in force while it is served */
     _Atomic int32_t priority;                        /* (A) */
     _Atomic uint64_t budget_bytes[ULL_MAX_DEVICES];  /* (A) */
@@ -232,6 +235,8 @@ void ull__sanitize(struct ull__ledger_file *file);
 
 /* --- control.c ------------------------------------------------------------------------------- */
 
+/* The command's number, and what is asked for now: to stand by only as long as somebody goes on asking. */
+uint64_t ull__file_commanded(struct ull__ledger_file *file, enum ull__wanted *wanted);
 void ull__slot_forget_residency(struct ull__slot *slot);
 void ull__slot_read_residency(struct ull__slot *slot, struct ull__process_view *view);
 /* What all its processes together are doing. */

@@ -79,11 +79,12 @@ struct ull__job_spec {
     bool suspendable;            /* its processes are gated: they can be moved out at link speed */
     int priority;                /* higher goes first where jobs share a card; 0 by default */
     char group[ULL_NAME_TEXT];   /* jobs that are suspended together or not at all; "": none */
-    bool waits;                  /* its command starts when the daemon says so */
-    bool may_queue;              /* and until then it waits, rather than be refused */
-    uint64_t spill_bytes;        /* that may lie in host memory instead of failing; 0: none */
-    uint64_t pinned_bytes;       /* of host memory, pinned ahead for what is moved out */
-    bool never_pins;             /* what is moved out goes through ordinary memory only */
+    uint32_t collective_timeout_s; /* of a group: how long its collectives wait; 0: for ever */
+    bool waits;                    /* its command starts when the daemon says so */
+    bool may_queue;                /* and until then it waits, rather than be refused */
+    uint64_t spill_bytes;          /* that may lie in host memory instead of failing; 0: none */
+    uint64_t pinned_bytes;         /* of host memory, pinned ahead for what is moved out */
+    bool never_pins;               /* what is moved out goes through ordinary memory only */
     int device_count;
     struct ull__device_spec devices[ULL_MAX_DEVICES];
 };

@@ -14,6 +14,7 @@ struct ull__link {
     uint32_t generation;            /* of the slot when it was claimed */
     uint32_t asked;                 /* settle requests seen when the parked thread woke up */
     uint64_t commanded;             /* number of the command that was seen last */
+    uint64_t let_in;                /* word that was seen last (stand.c) */
     int device_of[ULL_MAX_DEVICES]; /* innermost ledger's device -> this ledger's; -1: not there */
 };
 

@@ -34,7 +34,7 @@ static void on_interrupt(int number)
 static void print_help(bool suspend)
 {
     if (suspend)
-        printf("Usage: ullage suspend JOB [-q] [--timeout SECONDS]\n"
+        printf("Usage: ullage suspend JOB [-q] [--timeout SECONDS] [--expect SECONDS]\n"
                "\n"
                "Moves all GPU memory of a job to the host and frees it on the card. The job waits "
                "and\n"
@@ -45,20 +45,29 @@ static void print_help(bool suspend)
                "allows, and keeps its contexts on the card. Any other is moved by the driver (570 "
                "and\n"
                "newer), contexts and all, at about 2 GB/s; with drivers before 610 not if its\n"
-               "processes share GPU memory. Interrupt it, and what was moved comes back.\n");
+               "processes share GPU memory. Interrupt it, and what was moved comes back. With it "
+               "go all\n"
+               "jobs of its group (ullage run --group), or none.\n");
     else
-        printf("Usage: ullage resume JOB [-q] [--timeout SECONDS]\n"
-               "\n"
-               "Brings the memory of a suspended job back to where it was. If the card has no room "
-               "for\n"
-               "all of it, the job stays suspended.\n");
+        printf(
+            "Usage: ullage resume JOB [-q] [--timeout SECONDS]\n"
+            "\n"
+            "Brings the memory of a suspended job back to where it was. If the card has no room "
+            "for\n"
+            "all of it, the job stays suspended. With it come all jobs of its group, or none.\n");
     printf(
         "\n"
         "  JOB                  its name or id, as ullage ps shows them (-o json)\n"
         "      --timeout SECONDS how long a process may take without getting further (default %d)\n"
+        "%s"
         "  -q, --quiet          no progress and no summary\n"
         "  -h, --help           this text\n",
-        TIMEOUT_S);
+        TIMEOUT_S,
+        suspend ? "      --expect SECONDS  how long it will be away: refused where a group's "
+                  "collectives wait\n"
+                  "                       less long (ullage run --collective-timeout; default: the "
+                  "moves alone)\n"
+                : "");
 }
 
 /* --- what is shown ---------------------------------------------------------------------------------------- */
@@ -146,21 +155,23 @@ static ull_status carry_out(struct ull__ledger *ledger, bool suspend,
         if (interrupted)
             return ull__fail(err, ULL_E_SYSTEM, "it was stopped");
     }
-    status = suspend ? job_move_out(ledger, options, moved, err)
-                     : job_move_back(ledger, options, moved, err);
-    if (status == ULL_OK)
-        ull__ledger_set_flag(ledger, ULL_FLAG_BY_USER, suspend);
-    return status;
+    return suspend ? job_move_out(ledger, options, moved, err)
+                   : job_move_back(ledger, options, moved, err);
 }
 
-static int move(const char *text, bool suspend, bool quiet, unsigned int timeout_s)
+static int move(const char *text, bool suspend, bool quiet, unsigned int timeout_s,
+                unsigned int expected_s)
 {
     struct ull_error err = {""};
     struct ull__ledger *ledger;
     bool waits = false;
     struct move_progress moved = {0};
     struct shown shown = {.suspend = suspend, .terminal = !quiet && isatty(STDERR_FILENO)};
-    struct move_options options = {.timeout_s = timeout_s, .step = show, .data = &shown};
+    struct move_options options = {.timeout_s = timeout_s,
+                                   .expected_s = expected_s,
+                                   .by_user = true,
+                                   .step = show,
+                                   .data = &shown};
     struct sigaction action = {.sa_handler = on_interrupt};
     ull_status status = open_job(text, &ledger, &err);
     if (status != ULL_OK) {
@@ -190,13 +201,14 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
 
 static int cmd_move(int argc, char **argv, bool suspend)
 {
-    enum { TIMEOUT = 256 };
+    enum { TIMEOUT = 256, EXPECT };
     static const struct option longs[] = {{"timeout", required_argument, NULL, TIMEOUT},
+                                          {"expect", required_argument, NULL, EXPECT},
                                           {"quiet", no_argument, NULL, 'q'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     const char *verb = suspend ? "suspend" : "resume";
-    unsigned long timeout_s = TIMEOUT_S;
+    unsigned long timeout_s = TIMEOUT_S, expected_s = 0;
     bool quiet = false;
     char *end;
     int option;
@@ -207,6 +219,14 @@ static int cmd_move(int argc, char **argv, bool suspend)
             timeout_s = strtoul(optarg, &end, 10);
             if (*end || end == optarg || optarg[0] == '-' || timeout_s < 1 || timeout_s > 86400)
                 return cli_usage_error(verb, "--timeout is '%.40s': expected 1 to 86400 seconds",
+                                       optarg);
+            break;
+        case EXPECT:
+            expected_s = strtoul(optarg, &end, 10);
+            if (!suspend)
+                return cli_usage_error(verb, "--expect is for ullage suspend");
+            if (*end || end == optarg || optarg[0] == '-' || expected_s > 31536000)
+                return cli_usage_error(verb, "--expect is '%.40s': expected 0 to 31536000 seconds",
                                        optarg);
             break;
         case 'q':
@@ -223,7 +243,7 @@ static int cmd_move(int argc, char **argv, bool suspend)
         return cli_usage_error(verb, "which job? expected its name or id, as ullage ps shows them");
     if (optind + 1 < argc)
         return cli_usage_error(verb, "'%.80s' is too much: expected one job", argv[optind + 1]);
-    return move(argv[optind], suspend, quiet, (unsigned int)timeout_s);
+    return move(argv[optind], suspend, quiet, (unsigned int)timeout_s, (unsigned int)expected_s);
 }
 
 int cmd_suspend(int argc, char **argv)

@@ -2,6 +2,7 @@
 #include "mover.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -9,19 +10,27 @@
 #include "cli.h"
 #include "control.h"
 #include "error.h"
+#include "group.h"
 #include "procfs.h"
 #include "relatives.h"
 #include "size.h"
+#include "stand.h"
 #include "ties.h"
 
 enum { POLL_NS = 20000000 };
 
-struct move {
+/* A job that is moved: the one that was named is the first, the others are of its group. */
+struct part {
     struct ull__ledger *ledger;
-    const struct move_options *options;
-    const struct relatives *relatives;
-    bool out;
+    struct relatives relatives;
     uint64_t number; /* of the command */
+};
+
+struct move {
+    struct part *parts;
+    int count;
+    const struct move_options *options;
+    bool out;
     bool stopped;
     bool moves_shared; /* known: the driver moves what is shared */
     struct move_progress progress;
@@ -43,13 +52,25 @@ static uint64_t evicted_of(const struct ull__process_view *process)
     return sum;
 }
 
-/* The processes of the job that are alive, from `*slot` on; false when there are no more. */
-static bool next_process(struct ull__ledger *ledger, int *slot, struct ull__process_view *process)
+/* A process by the part it is in and its slot there. */
+struct place {
+    int part, slot;
+};
+
+/* The processes of all parts that are alive, from `at` on; false when there are no more. */
+static bool next_process(const struct move *move, struct place *at, struct ull__process_view *process)
 {
-    for (; *slot < ULL_MAX_SLOTS; ++*slot)
-        if (ull__ledger_process(ledger, *slot, process) && !process->draining)
-            return true;
+    for (; at->part < move->count; at->part++, at->slot = 0)
+        for (; at->slot < ULL_MAX_SLOTS; at->slot++)
+            if (ull__ledger_process(move->parts[at->part].ledger, at->slot, process) &&
+                !process->draining)
+                return true;
     return false;
+}
+
+static struct part *part_of(const struct move *move, const struct place *at)
+{
+    return &move->parts[at->part];
 }
 
 static bool is_there(const struct move *move, const struct ull__process_view *process)
@@ -62,7 +83,7 @@ static void look(struct move *move)
     struct ull__process_view process;
     struct move_progress *p = &move->progress;
     *p = (struct move_progress){0};
-    for (int slot = 0; next_process(move->ledger, &slot, &process); slot++) {
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
         p->processes++;
         p->there += is_there(move, &process);
         p->moved_bytes += process.moved_bytes;
@@ -75,10 +96,11 @@ static void look(struct move *move)
 
 /* --- processes that the driver moves --------------------------------------------------------------------- */
 
-static void report(struct move *move, int slot, const struct ull__process_view *process,
-                   enum ull__residency residency, bool done)
+static void report(struct move *move, const struct place *at,
+                   const struct ull__process_view *process, enum ull__residency residency, bool done)
 {
-    struct ull__residency_report say = {.residency = residency, .done = done ? move->number : 0};
+    struct part *part = part_of(move, at);
+    struct ull__residency_report say = {.residency = residency, .done = done ? part->number : 0};
     uint64_t held = held_by(process);
     bool out = residency == ULL_MOVED_OUT || residency == ULL_MOVING_IN;
     say.to_move_bytes = held;
@@ -86,11 +108,11 @@ static void report(struct move *move, int slot, const struct ull__process_view *
     for (int d = 0; d < ULL_MAX_DEVICES && out; d++)
         say.evicted_bytes[d] = process->usage[d].held_bytes; /* contexts too */
     if (residency == ULL_MOVED_OUT && !move->out)
-        say.moved_by = relatives_keep_out(move->relatives, process)    ? ULL_BY_INNER
-                       : relatives_out_around(move->relatives) != NULL ? ULL_BY_OUTER
-                                                                       : ULL_BY_JOB;
-    ull__ledger_report(move->ledger, slot, process->pid, &say);
-    relatives_report(move->relatives, process, residency);
+        say.moved_by = relatives_keep_out(&part->relatives, process)    ? ULL_BY_INNER
+                       : relatives_out_around(&part->relatives) != NULL ? ULL_BY_OUTER
+                                                                        : ULL_BY_JOB;
+    ull__ledger_report(part->ledger, at->slot, process->pid, &say);
+    relatives_report(&part->relatives, process, residency);
 }
 
 /* Of the process that the driver is about to move. */
@@ -106,18 +128,18 @@ static bool is_tied(void *data)
     return ull__ledger_process(one->ledger, one->slot, &process) && ties_of(&process);
 }
 
-static ull_status move_by_driver(struct move *move, int slot,
+static ull_status move_by_driver(struct move *move, const struct place *at,
                                  const struct ull__process_view *process, struct ull_error *err)
 {
-    struct moved_one one = {.ledger = move->ledger, .slot = slot};
-    report(move, slot, process, move->out ? ULL_MOVING_OUT : ULL_MOVING_IN, false);
+    struct moved_one one = {.ledger = part_of(move, at)->ledger, .slot = at->slot};
+    report(move, at, process, move->out ? ULL_MOVING_OUT : ULL_MOVING_IN, false);
     look(move);
     ull_status status = move->stopped && move->out
                             ? ull__fail(err, ULL_E_SYSTEM, "it was stopped")
                             : checkpoint_move(process->pid, move->out, move->options->timeout_s,
                                               move->moves_shared ? NULL : is_tied, &one, err);
     bool out = (status == ULL_OK) == move->out;
-    report(move, slot, process, out ? ULL_MOVED_OUT : ULL_RESIDENT, status == ULL_OK);
+    report(move, at, process, out ? ULL_MOVED_OUT : ULL_RESIDENT, status == ULL_OK);
     return status;
 }
 
@@ -128,23 +150,25 @@ static bool driver_moves(const struct move *move, const struct ull__process_view
 }
 
 /* On the way back: another job that has it wants it out still. */
-static bool stays_out(const struct move *move, const struct ull__process_view *process)
+static bool stays_out(const struct move *move, const struct place *at,
+                      const struct ull__process_view *process)
 {
+    const struct relatives *relatives = &part_of(move, at)->relatives;
     return !move->out && process->residency == ULL_MOVED_OUT &&
-           (relatives_out_around(move->relatives) || relatives_keep_out(move->relatives, process));
+           (relatives_out_around(relatives) || relatives_keep_out(relatives, process));
 }
 
 static ull_status move_ungated(struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    for (int slot = 0; next_process(move->ledger, &slot, &process); slot++) {
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
         if (!driver_moves(move, &process))
             continue;
-        if (stays_out(move, &process)) {
-            report(move, slot, &process, ULL_MOVED_OUT, true);
+        if (stays_out(move, &at, &process)) {
+            report(move, &at, &process, ULL_MOVED_OUT, true);
             continue;
         }
-        ull_status status = move_by_driver(move, slot, &process, err);
+        ull_status status = move_by_driver(move, &at, &process, err);
         if (status != ULL_OK)
             return status;
     }
@@ -157,10 +181,10 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
 {
     struct ull__process_view process;
     *all = true;
-    for (int slot = 0; next_process(move->ledger, &slot, &process); slot++) {
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
         if (!process.gated)
             continue;
-        if (process.done < move->number)
+        if (process.done < part_of(move, &at)->number)
             *all = false;
         else if (!is_there(move, &process) && (move->out || process.moved_by == ULL_BY_JOB))
             return ull__fail(err, move->out ? ULL_E_DRIVER : ULL_E_NO_MEMORY,
@@ -175,8 +199,8 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
 static ull_status fail_in_time(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    for (int slot = 0; next_process(move->ledger, &slot, &process); slot++)
-        if (process.gated && process.done < move->number && process.trouble[0])
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++)
+        if (process.gated && process.done < part_of(move, &at)->number && process.trouble[0])
             return ull__fail(err, ULL_E_SYSTEM, "process %u (%s) did not come to rest in %u s: %s",
                              process.pid, process.command, move->options->timeout_s, process.trouble);
     return ull__fail(err, ULL_E_SYSTEM, "some of its processes did not answer in %u s",
@@ -206,11 +230,13 @@ static ull_status wait_for_gated(struct move *move, struct ull_error *err)
 
 static ull_status carry_out(struct move *move, struct ull_error *err)
 {
-    move->number =
-        ull__ledger_command(move->ledger, move->out ? ULL_WANT_MOVED_OUT : ULL_WANT_RESIDENT);
-    if (move->number == 0)
-        return ull__fail(err, ULL_E_PERMISSION, "the job's ledger %s cannot be written",
-                         ull__ledger_path(move->ledger));
+    enum ull__wanted wanted = move->out ? ULL_WANT_MOVED_OUT : ULL_WANT_RESIDENT;
+    for (int i = 0; i < move->count; i++) {
+        move->parts[i].number = ull__ledger_command(move->parts[i].ledger, wanted);
+        if (move->parts[i].number == 0)
+            return ull__fail(err, ULL_E_PERMISSION, "the job's ledger %s cannot be written",
+                             ull__ledger_path(move->parts[i].ledger));
+    }
     ull_status status = move_ungated(move, err);
     if (status == ULL_OK)
         status = wait_for_gated(move, err);
@@ -220,12 +246,12 @@ static ull_status carry_out(struct move *move, struct ull_error *err)
 
 /* --- before anything moves -------------------------------------------------------------------------------- */
 
-static ull_status check_host(struct ull__ledger *ledger, struct ull_error *err)
+static ull_status check_host(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
     uint64_t needed = 0, available = proc_memory_available();
     char need[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
-    for (int slot = 0; next_process(ledger, &slot, &process); slot++) {
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
         uint64_t out = evicted_of(&process), held = held_by(&process);
         uint64_t moves = held > out ? held - out : 0, there = out > 0 ? 0 : process.pinned_bytes;
         needed += moves > there ? moves - there : 0;
@@ -245,7 +271,7 @@ static ull_status check_ties(struct move *move, struct ull_error *err)
     struct ull__process_view process;
     char driver[CHECKPOINT_DRIVER_TEXT] = "";
     const char *tie = NULL;
-    for (int slot = 0; !tie && next_process(move->ledger, &slot, &process); slot++)
+    for (struct place at = {0}; !tie && next_process(move, &at, &process); at.slot++)
         tie = ties_of(&process);
     if (!tie)
         return ULL_OK;
@@ -284,12 +310,12 @@ static ull_status check_state(struct ull__ledger *ledger, bool out,
     return ULL_OK;
 }
 
-static ull_status check_processes(struct ull__ledger *ledger, struct ull_error *err)
+static ull_status check_processes(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
     bool any = false;
-    for (int slot = 0; next_process(ledger, &slot, &process); slot++) {
-        any |= held_by(&process) > 0;
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
+        any |= at.part == 0 && held_by(&process) > 0;
         if (!process.gated && !proc_is(process.pid, process.start_ticks))
             return ull__fail(
                 err, ULL_E_INVALID,
@@ -299,7 +325,68 @@ static ull_status check_processes(struct ull__ledger *ledger, struct ull_error *
     }
     return any ? ULL_OK
                : ull__fail(err, ULL_E_NOT_FOUND, "no process of job %s holds memory of a GPU",
-                           ull__ledger_spec(ledger)->name);
+                           ull__ledger_spec(move->parts[0].ledger)->name);
+}
+
+/* --- a group ----------------------------------------------------------------------------------------------- */
+
+enum { COLLECTIVE_RATE = 4 }; /* bytes a nanosecond each way: less than was measured anywhere */
+
+/* What they may be away for before their collectives give up; 0: for ever. */
+static unsigned int patience_of(const struct move *move)
+{
+    unsigned int least = 0;
+    for (int i = 0; i < move->count; i++) {
+        const struct ull__job_spec *spec = ull__ledger_spec(move->parts[i].ledger);
+        unsigned int own = spec->group[0] ? spec->collective_timeout_s : 0;
+        if (own > 0 && (least == 0 || own < least))
+            least = own;
+    }
+    return least;
+}
+
+static ull_status check_patience(const struct move *move, struct ull_error *err)
+{
+    struct ull__process_view process;
+    unsigned int patience = patience_of(move);
+    uint64_t bytes = 0;
+    for (struct place at = {0}; next_process(move, &at, &process); at.slot++)
+        bytes += held_by(&process);
+    uint64_t seconds = move->options->expected_s + 2 * bytes / COLLECTIVE_RATE / 1000000000u;
+    if (patience == 0 || seconds <= patience)
+        return ULL_OK;
+    return ull__fail(
+        err, ULL_E_INVALID,
+        "group %s would be away for about %llu s, and its collectives wait for %u s (ullage run "
+        "--collective-timeout); nothing was moved",
+        ull__ledger_spec(move->parts[0].ledger)->group, (unsigned long long)seconds, patience);
+}
+
+static bool is_stopped(void *data)
+{
+    struct move *move = data;
+    look(move);
+    return move->stopped;
+}
+
+/* Several processes may wait for each other on their devices: all of them come to rest at one point, or none does. */
+static ull_status stand_together(struct move *move, struct ull_error *err)
+{
+    unsigned int patience = patience_of(move);
+    struct stand_options options = {
+        .timeout_s = move->options->timeout_s, .stopped = is_stopped, .data = move};
+    struct ull__ledger **ledgers = calloc((size_t)move->count, sizeof *ledgers);
+    if (!ledgers)
+        return ull__fail(err, ULL_E_SYSTEM, "no memory");
+    for (int i = 0; i < move->count; i++)
+        ledgers[i] = move->parts[i].ledger;
+    if (patience > 0 && patience < options.timeout_s)
+        options.timeout_s = patience;
+    ull_status status = stand_count(ledgers, move->count) < 2
+                            ? ULL_OK
+                            : stand_by(ledgers, move->count, &options, err);
+    free(ledgers);
+    return status;
 }
 
 /* All or none: who found no room, or could not be brought back, is out, so the others go out too. */
@@ -320,24 +407,37 @@ static void all_out(const struct move *failed, struct ull_error *err)
 }
 
 /* The driver's part needs to know of the jobs inside, too. */
-static void open_relatives(struct relatives *relatives, struct ull__ledger *ledger)
+static void open_relatives(struct part *part)
 {
+    struct move one = {.parts = part, .count = 1};
     struct ull__process_view process;
     bool by_driver = false;
-    for (int slot = 0; next_process(ledger, &slot, &process); slot++)
+    for (struct place at = {0}; next_process(&one, &at, &process); at.slot++)
         by_driver |= !process.gated;
-    relatives_open(relatives, ledger, by_driver);
+    relatives_open(&part->relatives, part->ledger, by_driver);
+}
+
+static ull_status check_states(const struct move *move, struct ull_error *err)
+{
+    ull_status status = ULL_OK;
+    for (int i = 0; i < move->count && status == ULL_OK; i++)
+        status = check_state(move->parts[i].ledger, move->out, &move->parts[i].relatives, err);
+    return status;
 }
 
 static ull_status move_out(struct move *move, struct ull_error *err)
 {
-    ull_status status = check_state(move->ledger, true, move->relatives, err);
+    ull_status status = check_states(move, err);
     if (status == ULL_OK)
-        status = check_processes(move->ledger, err);
+        status = check_processes(move, err);
     if (status == ULL_OK)
         status = check_ties(move, err);
     if (status == ULL_OK)
-        status = check_host(move->ledger, err);
+        status = check_host(move, err);
+    if (status == ULL_OK)
+        status = check_patience(move, err);
+    if (status == ULL_OK)
+        status = stand_together(move, err);
     if (status != ULL_OK)
         return status;
     status = carry_out(move, err);
@@ -360,7 +460,7 @@ static ull_status move_out(struct move *move, struct ull_error *err)
 
 static ull_status move_back(struct move *move, struct ull_error *err)
 {
-    ull_status status = check_state(move->ledger, false, move->relatives, err);
+    ull_status status = check_states(move, err);
     if (status == ULL_OK)
         status = carry_out(move, err);
     if (status == ULL_E_NO_MEMORY || status == ULL_E_DRIVER)
@@ -368,30 +468,61 @@ static ull_status move_back(struct move *move, struct ull_error *err)
     return status;
 }
 
-static ull_status act(struct move *move, struct move_progress *moved, struct ull_error *err)
+/* The job, and those of its group that are where it is. */
+static ull_status gather(struct move *move, struct ull__ledger *ledger, struct job_group *group,
+                         struct ull_error *err)
 {
-    struct relatives relatives;
-    open_relatives(&relatives, move->ledger);
-    move->relatives = &relatives;
-    ull_status status = move->out ? move_out(move, err) : move_back(move, err);
-    if (status == ULL_OK) {
-        *moved = move->progress;
-        moved->waits_for_outer = !move->out && relatives_out_around(&relatives) != NULL;
+    ull_status status = group_open(ledger, group, err);
+    if (status != ULL_OK)
+        return status;
+    move->parts = calloc((size_t)group->count, sizeof *move->parts);
+    if (!move->parts) {
+        group_close(group);
+        return ull__fail(err, ULL_E_SYSTEM, "no memory");
     }
-    relatives_close(&relatives);
+    for (int i = 0; i < group->count; i++) {
+        struct ull__job_view job;
+        ull__ledger_job(group->ledgers[i], &job);
+        bool there = job.state == (move->out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
+        if (i > 0 && (there || job.state == ULL_JOB_WAITING))
+            continue;
+        move->parts[move->count].ledger = group->ledgers[i];
+        open_relatives(&move->parts[move->count++]);
+    }
+    return ULL_OK;
+}
+
+static ull_status act(struct ull__ledger *ledger, bool out, const struct move_options *options,
+                      struct move_progress *moved, struct ull_error *err)
+{
+    struct move move = {.options = options, .out = out};
+    struct job_group group;
+    ull_status status = gather(&move, ledger, &group, err);
+    if (status != ULL_OK)
+        return status;
+    status = out ? move_out(&move, err) : move_back(&move, err);
+    if (status == ULL_OK) {
+        *moved = move.progress;
+        moved->waits_for_outer = !out && relatives_out_around(&move.parts[0].relatives) != NULL;
+    }
+    for (int i = 0; i < move.count; i++) {
+        if (status == ULL_OK && options->by_user)
+            ull__ledger_set_flag(move.parts[i].ledger, ULL_FLAG_BY_USER, out);
+        relatives_close(&move.parts[i].relatives);
+    }
+    free(move.parts);
+    group_close(&group);
     return status;
 }
 
 ull_status job_move_out(struct ull__ledger *ledger, const struct move_options *options,
                         struct move_progress *moved, struct ull_error *err)
 {
-    struct move move = {.ledger = ledger, .options = options, .out = true};
-    return act(&move, moved, err);
+    return act(ledger, true, options, moved, err);
 }
 
 ull_status job_move_back(struct ull__ledger *ledger, const struct move_options *options,
                          struct move_progress *moved, struct ull_error *err)
 {
-    struct move move = {.ledger = ledger, .options = options, .out = false};
-    return act(&move, moved, err);
+    return act(ledger, false, options, moved, err);
 }

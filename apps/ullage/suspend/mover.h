@@ -3,6 +3,9 @@
  *
  * A command goes to all its processes. Gated ones (`run --suspendable`) carry it out themselves; the others
  * are moved by the driver (checkpoint.h). All of them or none: where one cannot, the rest are brought back.
+ *
+ * With a job go all jobs of its group (group.h). Where several processes move themselves, they come to rest together
+ * first (stand.h), so that nobody is stopped inside a collective.
  */
 #ifndef ULLAGE_MOVER_H
 #define ULLAGE_MOVER_H
@@ -17,7 +20,9 @@ struct move_progress {
 };
 
 struct move_options {
-    unsigned int timeout_s; /* for each process that the driver moves, and for all gated ones */
+    unsigned int timeout_s;  /* for each process that the driver moves, and for all gated ones */
+    unsigned int expected_s; /* how long they will be away, as far as that is known */
+    bool by_user; /* a person wishes it: who is out because of that is noted in the ledgers */
     /* Called a few times a second; true asks to stop, and what was moved comes back. May be NULL. */
     bool (*step)(const struct move_progress *progress, void *data);
     void *data;
@@ -26,6 +31,7 @@ struct move_options {
 /*
  * ULL_E_INVALID: it is (being) suspended already, has not started, or its device shares the host's memory.
  * ULL_E_NOT_FOUND: none of its processes uses a GPU. ULL_E_NO_MEMORY: the host has no room for it.
+ * ULL_E_INVALID, too: the group's collectives would not wait for so long.
  * ULL_E_DRIVER, ULL_E_SYSTEM: a process could not be moved. In each case nothing is left half done: what was
  * moved is back, or *err says what is not. On success *moved tells how much.
  */

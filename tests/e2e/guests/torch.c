@@ -36,8 +36,9 @@ static void must(int code, const char *what)
 #define CU(call) must((int)(call), #call)
 
 /* The fake card goes by the names; this runs there only. */
-static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry spin(){ret;}\n"
-                            ".visible .entry add(){ret;}\n";
+static const char image[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry spin(){ret;}\n"
+    ".visible .entry add(){ret;}\n";
 
 static void start(const char *library)
 {

@@ -19,6 +19,7 @@
  *   peer N MS           two devices work on each other's memory
  *   export FILE         a block for another process      import FILE N MS   works on it; the owner waits
  *   ring FILE RANK N MS two processes, each with kernels that wait for the other's
+ *   collectives FILE RANK N MS AHEAD   the same without memory that both have open
  *   sum                 of all blocks and of what was freed; printed
  *   progress FILE       kernels launched are counted there as a 64-bit number
  *   spawn ... end       the words in a process of their own, beside this one;  join  waits for all
