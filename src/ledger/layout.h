@@ -256,6 +256,11 @@ bool ull__file_is_served(const struct ull__ledger_file *file);
 /* Writes one word of the file of a private copy. */
 bool ull__write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size);
 
+/* --- make.c ------------------------------------------------------------------------------------ */
+
+/* Removes the file of a ledger whose maker was killed before it was whole; nothing else, and not one of others. */
+void ull__ledger_remove_half_made(const char *path);
+
 /* --- ledger.c, recover.c ----------------------------------------------------------------------- */
 
 uint64_t ull__monotonic_ns(void);

@@ -73,104 +73,6 @@ ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_
     return ULL_OK;
 }
 
-/* 128 bits that nobody can guess, in hexadecimal. */
-static bool random_name(char text[33])
-{
-    unsigned char bytes[16];
-    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
-    if (fd >= 0)
-        close(fd);
-    for (int i = 0; i < 16 && got == (ssize_t)sizeof bytes; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    return got == (ssize_t)sizeof bytes;
-}
-
-static void fill_file(struct ull__ledger_file *file, const struct ull__job_spec *spec, const char *id)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    file->size = sizeof *file;
-    snprintf(file->id, sizeof file->id, "%.8s", id);
-    file->start_unix_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-    file->supervisor_pid = (uint32_t)getpid();
-    file->spec = *spec;
-    atomic_store(&file->priority, spec->priority);
-    atomic_store(&file->waiting, spec->waits);
-    for (int d = 0; d < ULL_MAX_DEVICES; d++)
-        atomic_store(&file->soft_bytes[d], UINT64_MAX);
-    for (int d = 0; d < spec->device_count; d++) {
-        atomic_store(&file->budget_bytes[d], spec->devices[d].budget_bytes);
-        atomic_store(&file->context_bytes[d], spec->devices[d].context_bytes);
-        atomic_store(&file->hidden_bytes[d], spec->devices[d].hidden_bytes);
-    }
-    for (int i = 0; i < ULL_MAX_SLOTS; i++) {
-        ull__robust_init(&file->slots[i].owner);
-        ull__robust_init(&file->slots[i].changing);
-    }
-    ull__robust_init(&file->accounts_lock);
-    ull__robust_init(&file->shares_lock);
-    ull__robust_init(&file->spill_lock);
-    ull__robust_init(&file->supervisor);
-    pthread_mutex_lock(&file->supervisor);
-    atomic_store(&file->magic, LEDGER_MAGIC);
-}
-
-ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledger **out,
-                              struct ull_error *err)
-{
-    char folder[ULL_PATH_TEXT], name[33];
-    if (spec->device_count < 0 || spec->device_count > ULL_MAX_DEVICES)
-        return ull__fail(err, ULL_E_INVALID, "a job can have at most %d devices, not %d",
-                         ULL_MAX_DEVICES, spec->device_count);
-    ull_status status = ull__ledger_folder(true, folder, err);
-    if (status != ULL_OK)
-        return status;
-    struct ull__ledger *ledger = calloc(1, sizeof *ledger);
-    if (!ledger || !random_name(name)) {
-        free(ledger);
-        return ull__fail(err, ULL_E_SYSTEM, "no memory, or no random numbers, for a new ledger");
-    }
-    if (snprintf(ledger->path, sizeof ledger->path, "%s/%s", folder, name) >=
-        (int)sizeof ledger->path) {
-        free(ledger);
-        return ull__fail(err, ULL_E_INVALID, "the path of the shared-memory folder is too long: %s",
-                         folder);
-    }
-    mode_t mode = geteuid() == 0 ? 0666 : 0600;
-    int fd = open(ledger->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    int error = fd < 0 ? errno : 0;
-    if (fd >= 0 && fchmod(fd, mode) != 0) /* whatever the umask says */
-        error = errno;
-    if (error == 0) /* a full folder is found out now, not as a SIGBUS in somebody's program */
-        do
-            error = posix_fallocate(fd, 0, sizeof *ledger->file);
-        while (error == EINTR);
-    void *map = MAP_FAILED;
-    if (error == 0) {
-        map = mmap(NULL, sizeof *ledger->file, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        error = map == MAP_FAILED ? errno : 0;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (error != 0) {
-        if (fd >= 0)
-            unlink(ledger->path);
-        status = ull__fail(err, error == EACCES ? ULL_E_PERMISSION : ULL_E_SYSTEM,
-                           "cannot create the job's ledger %s (%zu KiB of shared memory): %s; free "
-                           "some room there, or name another folder by ULLAGE_SHM_DIR",
-                           ledger->path, sizeof *ledger->file / 1024, strerror(error));
-        free(ledger);
-        return status;
-    }
-    ledger->file = map;
-    ledger->supervisor = true;
-    ledger->pinned = true;
-    fill_file(ledger->file, spec, name);
-    *out = ledger;
-    return ULL_OK;
-}
-
 static ull_status open_status(int error)
 {
     if (error == EACCES || error == EPERM)
@@ -352,8 +254,10 @@ static void each_in(const char *folder, const struct looking *looking)
         if (looking->wanted && !looking->wanted(path, looking->data))
             continue;
         struct ull__ledger *ledger = open_to_look(path);
-        if (!ledger)
+        if (!ledger) {
+            ull__ledger_remove_half_made(path);
             continue;
+        }
         /* Who lists jobs cannot tell when the driver has freed what a dead process held. */
         ull__ledger_sweep(ledger, ull__assume_listed, NULL);
         looking->visit(ledger, looking->data);

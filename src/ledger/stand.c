@@ -40,7 +40,8 @@ uint32_t ull__ledger_stands(struct ull__ledger *ledger, int number, uint64_t com
     if (!is_of(said, command))
         return 0;
     uint64_t wanted = is_of(asked, command) ? asked : base(command);
-    return (uint32_t)(said & SAYS) | (said >> TIMES_SHIFT != wanted >> TIMES_SHIFT ? ULL_STANDS_AT_IT : 0);
+    return (uint32_t)(said & SAYS) |
+           (said >> TIMES_SHIFT != wanted >> TIMES_SHIFT ? ULL_STANDS_AT_IT : 0);
 }
 
 /* --- by the process --------------------------------------------------------------------------------------- */

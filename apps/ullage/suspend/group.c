@@ -34,8 +34,7 @@ static void keep(struct ull__ledger *ledger, void *data)
         ull__ledger_close(ledger);
         return;
     }
-    struct ull__ledger **grown =
-        realloc(group->ledgers, ((size_t)group->count + 1) * sizeof *grown);
+    struct ull__ledger **grown = realloc(group->ledgers, ((size_t)group->count + 1) * sizeof *grown);
     if (!grown) {
         search->failed = true;
         ull__ledger_close(ledger);

@@ -23,7 +23,7 @@ struct stand {
     uint64_t changed_ns; /* when somebody last came in, or came to rest, or not any more */
     uint64_t let_in_ns;  /* 0: what it led to is known */
     int still_before;
-    bool anybody; /* nothing changed: it is anybody's turn */
+    bool anybody;                     /* nothing changed: it is anybody's turn */
     char way[ULL_TROUBLE_TEXT + 120]; /* what was in the way, at the last look */
 };
 
@@ -112,7 +112,8 @@ static ull_status turn(struct stand *s, bool *rest, struct ull_error *err)
         return status;
     if (sight.still != s->still_before || (s->let_in_ns && sight.at_it == 0 && sight.took))
         s->changed_ns = now;
-    s->anybody = sight.still > s->still_before ? false : s->anybody || now > s->changed_ns + NOTHING_MS * MS;
+    s->anybody =
+        sight.still > s->still_before ? false : s->anybody || now > s->changed_ns + NOTHING_MS * MS;
     s->still_before = sight.still;
     if (s->anybody ? now > s->let_in_ns + AGAIN_MS * MS && sight.at_it == 0 : sight.still > 0) {
         let_in(s, s->anybody);
@@ -142,8 +143,8 @@ static ull_status wait_for_rest(struct stand *s, struct ull_error *err)
     }
 }
 
-ull_status stand_by(struct ull__ledger *const *ledgers, int count, const struct stand_options *options,
-                    struct ull_error *err)
+ull_status stand_by(struct ull__ledger *const *ledgers, int count,
+                    const struct stand_options *options, struct ull_error *err)
 {
     struct stand s = {.ledgers = ledgers, .count = count, .options = options};
     s.numbers = calloc((size_t)count, sizeof *s.numbers);

@@ -30,8 +30,8 @@ struct stand_options {
  * else, which must be soon: in ULL_STAND_MS they go on by themselves. Otherwise they have been commanded to go on.
  * ULL_E_SYSTEM: they did not come to rest in time, or it was stopped; ULL_E_DRIVER: one cannot be moved.
  */
-ull_status stand_by(struct ull__ledger *const *ledgers, int count, const struct stand_options *options,
-                    struct ull_error *err);
+ull_status stand_by(struct ull__ledger *const *ledgers, int count,
+                    const struct stand_options *options, struct ull_error *err);
 
 /* How many processes could stand by: below two there is nothing to wait for. */
 int stand_count(struct ull__ledger *const *ledgers, int count);

@@ -18,7 +18,7 @@ done
 check "nothing was started" test ! -e "$T/started"
 run -m 2GiB --priority 3 --group g -- true
 is "a priority does not" "$CODE" 0
-like "and it says from when it counts" "$ERR" 'count once ullaged runs'
+like "and it says from when it counts" "$ERR" 'counts once ullaged runs'
 
 for bad in --wait=x --wait=-1 --wait=0 --priority=1.5 --priority=1001 --request=4X --prewarm=lost --group=; do
     run -m 2GiB "$bad" -- true

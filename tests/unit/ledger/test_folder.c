@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support.h"
@@ -415,6 +417,58 @@ static void another_users_ledger_is_only_looked_at(void **state)
     ull__ledger_close(ledger);
 }
 
+/* One that was killed while it made its ledger: at each moment, the file is removed by whoever looks, and only then. */
+static void half_made(void **state)
+{
+    (void)state;
+    struct ull__job_spec spec = test_spec(1, 100);
+    struct ull__ledger *ledger = test_create(&spec);
+    char path[ULL_PATH_TEXT];
+    const off_t sizes[] = {0, 4, 100, (off_t)sizeof *ledger->file};
+    snprintf(path, sizeof path, "%s", ull__ledger_path(ledger));
+    path[strlen(path) - 1] = path[strlen(path) - 1] == '0' ? '1' : '0';
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(ftruncate(fd, sizes[i]), 0);
+        assert_int_equal(flock(fd, LOCK_EX), 0); /* somebody is making it */
+        assert_int_equal(look().count, 1);
+        assert_int_equal(access(path, F_OK), 0);
+        close(fd);
+        assert_int_equal(look().count, 1);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
+    int whole = open(ull__ledger_path(ledger), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(whole, LOCK_EX | LOCK_NB), 0); /* the lock is for others */
+    close(whole);
+    const uint64_t other = LEDGER_MAGIC - 1; /* of another version */
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, &other, sizeof other), sizeof other);
+    close(fd);
+    assert_int_equal(look().count, 1);
+    assert_int_equal(unlink(path), 0);
+    test_destroy(ledger);
+}
+
+/* Whoever looks all the time never takes one that is being made from its maker. */
+static void made_while_others_look(void **state)
+{
+    (void)state;
+    struct ull__job_spec spec = test_spec(1, 100);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        for (;;)
+            look();
+    for (int i = 0; i < 200; i++) {
+        struct ull__ledger *ledger = test_create(&spec);
+        assert_int_equal(access(ull__ledger_path(ledger), F_OK), 0);
+        test_destroy(ledger);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 #define IN_FRESH_PLACE(test) cmocka_unit_test_setup_teardown(test, fresh_place, old_place)
 
 int main(void)
@@ -430,6 +484,8 @@ int main(void)
         IN_FRESH_PLACE(another_user),
         IN_FRESH_PLACE(removed_when_all_are_gone),
         IN_FRESH_PLACE(taken_for_good),
+        IN_FRESH_PLACE(half_made),
+        IN_FRESH_PLACE(made_while_others_look),
         IN_FRESH_PLACE(a_supervisor_is_seen_until_it_dies),
         IN_FRESH_PLACE(closing_gives_the_supervision_up),
         IN_FRESH_PLACE(another_users_ledger_is_only_looked_at),
