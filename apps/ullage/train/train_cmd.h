@@ -114,7 +114,10 @@ ull_status train_plan_text(const char *text, const char *from, struct train_want
 
 /* train_save.c */
 ull_status train_save(struct training *training, struct ull_error *err);
-/* The newest save of the folder, before the session is made; resumes stays false if there is none. */
+/*
+ * Opens the folder of saves and finds the newest, before the session is made; resumes stays false if there is
+ * none. A folder that has one is only gone on in if that was asked for.
+ */
 ull_status train_find_save(struct training *training, struct ull_error *err);
 /* What it holds into the session. */
 ull_status train_load(struct training *training, struct ull_error *err);

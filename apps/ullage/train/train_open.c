@@ -165,6 +165,7 @@ ull_status train_open_data(const char *model, const char *data, const char *like
         if (info->format == ULL_DATA_IMAGES && want.shape[1] == 0 && shape[1] > 0 && like == NULL) {
             memcpy(want.shape, shape, sizeof(shape));
             ull__data_close(*opened);
+            *opened = NULL;
             status = ull__data_open(&spec, &want, opened, err);
         }
         if (status == ULL_OK) {
@@ -307,7 +308,7 @@ ull_status train_open(const struct train_options *options, struct training *trai
     if (status == ULL_OK) {
         status = open_readers(training, err);
     }
-    if (status == ULL_OK && options->resume) {
+    if (status == ULL_OK && options->save != NULL) {
         status = train_find_save(training, err);
     }
     if (status == ULL_OK && options->plan != NULL && !training->resumes) {

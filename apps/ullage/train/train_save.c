@@ -99,12 +99,10 @@ static char *describe_options(struct training *training)
     return text;
 }
 
-static ull_status open_folder(struct training *training, struct ull_error *err)
+static void warn(void *context, const char *message)
 {
-    uint64_t newest;
-    return training->save != NULL
-               ? ULL_OK
-               : ull__save_open(training->options->save, NULL, NULL, &training->save, &newest, err);
+    (void)context;
+    cli_say("%s", message);
 }
 
 static void fill_state(struct training *training, struct ull__save_state *state)
@@ -146,7 +144,7 @@ ull_status train_save(struct training *training, struct ull_error *err)
     if (model == NULL || rest == NULL || options == NULL) {
         ull__fail(err, status, "no memory to save");
     } else {
-        status = open_folder(training, err);
+        status = ULL_OK;
     }
     if (status == ULL_OK) {
         status = ull__data_describe(training->data, &data, err);
@@ -216,12 +214,6 @@ static ull_status fits(struct training *training, const struct ull__saved *saved
     return ULL_OK;
 }
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    cli_say("%s", message);
-}
-
 static void take_state(struct training *training, const struct ull__save_state *state)
 {
     training->seen = state->step;
@@ -237,13 +229,20 @@ static void take_state(struct training *training, const struct ull__save_state *
 
 ull_status train_find_save(struct training *training, struct ull_error *err)
 {
-    ull_status status = open_folder(training, err);
-    if (status == ULL_OK) {
-        status = ull__save_load(training->options->save, warn, NULL, &training->saved, err);
+    const char *folder = training->options->save;
+    uint64_t newest;
+    ull_status status = ull__save_open(folder, warn, NULL, &training->save, &newest, err);
+    if (status != ULL_OK || newest == UINT64_MAX) {
+        return status; /* nothing saved yet: from the beginning */
     }
-    if (status == ULL_E_NOT_FOUND) {
-        return ULL_OK; /* nothing saved yet: from the beginning */
+    if (!training->options->resume) {
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "'%s' has a save of step %llu: say --resume to go on from it, or take another "
+            "folder",
+            folder, (unsigned long long)newest);
     }
+    status = ull__save_load(folder, warn, NULL, &training->saved, err);
     if (status != ULL_OK) {
         return status;
     }
