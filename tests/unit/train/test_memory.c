@@ -146,26 +146,27 @@ static void what_is_measured_is_not_the_plan(void **state)
     ull__executable_destroy(executable);
     ull__plan_layout_finish(&layout);
 
-    /* One size that is not the tensor's: the plan says less than is handed out. */
+    /* One size that is not the tensor's: each of those that are live at the peak, twice as large. */
     struct ull__program *program = (struct ull__program *)(uintptr_t)session->program;
-    assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
-    int largest = 0;
+    int differ = 0;
     for (int i = 0; i < program->buffer_count; ++i) {
-        bool larger = program->buffers[i].bytes > program->buffers[largest].bytes;
-        largest = program->buffers[i].life == ULL_LIFE_PASSING && larger ? i : largest;
+        int64_t bytes = program->buffers[i].bytes;
+        if (program->buffers[i].life != ULL_LIFE_PASSING || bytes < 4096) {
+            continue;
+        }
+        program->buffers[i].bytes = 2 * bytes;
+        assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
+        size_t planned = (size_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
+        if (planned != predicted && planned <= predicted + 65536) {
+            executable = make_executable(session, &layout, &ground);
+            set_up(session, executable, &ground, 0);
+            differ += run_and_measure(session, executable, &ground) != planned;
+            ull__executable_destroy(executable);
+        }
+        ull__plan_layout_finish(&layout);
+        program->buffers[i].bytes = bytes;
     }
-    struct ull__program_buffer *buffer = &program->buffers[largest];
-    int64_t bytes = buffer->bytes;
-    ull__plan_layout_finish(&layout);
-    buffer->bytes = 64;
-    assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
-    predicted = (size_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
-    executable = make_executable(session, &layout, &ground);
-    set_up(session, executable, &ground, 0);
-    assert_true(run_and_measure(session, executable, &ground) != predicted);
-    ull__executable_destroy(executable);
-    ull__plan_layout_finish(&layout);
-    buffer->bytes = bytes;
+    assert_true(differ > 0);
     ground_end(&ground);
     trainee_destroy(trainee);
 }
