@@ -9,7 +9,14 @@
 /* A copy of less than this is not worth its launch. */
 enum { SEND_LEAST = 1 << 20 };
 
-enum { LEVELS = 24, FEW = 13, EXACTLY_TRIED = 6, TAKEN_BACK = 48 };
+enum {
+    LEVELS = 24,
+    FEW = 13,
+    EXACTLY_TRIED = 6,
+    TAKEN_BACK = 48,
+    SQUEEZES = 6000,
+    WANDERINGS = 8000
+};
 
 struct search {
     const struct ull__program *program;
@@ -284,63 +291,6 @@ static void take_back(struct search *s, int64_t level, int most)
 
 /* --- Where to begin --- */
 
-void ull__decide_by_cuts(const struct ull__program *program, const bool *cut,
-                         struct ull__decision *decision)
-{
-    int *segment = calloc((size_t)program->forward_items + 1, sizeof(*segment));
-    for (int i = 0; segment != NULL && i < program->forward_items; ++i) {
-        segment[i + 1] = segment[i] + cut[i];
-    }
-    for (int i = 0; segment != NULL && i < program->buffer_count; ++i) {
-        const struct ull__program_buffer *buffer = &program->buffers[i];
-        if (!buffer->forward || buffer->item == ULL_NONE || buffer->life != ULL_LIFE_PASSING) {
-            continue;
-        }
-        bool crosses = segment[buffer->last_forward] > segment[buffer->item];
-        decision->keep[i] = crosses || buffer->result ? ULL_KEEP : ULL_DROP;
-    }
-    free(segment);
-}
-
-bool ull__cuts_at_blocks(const struct ull__program *program, int every, bool *cut)
-{
-    int blocks = 0, before = ULL_NONE;
-    for (int i = 0; i < program->forward_items; ++i) {
-        int block = program->graph->nodes[program->items[i].node].block;
-        cut[i] = false;
-        if (i > 0 && block != before) {
-            cut[i - 1] = blocks++ % every == 0;
-        }
-        before = block;
-    }
-    return blocks > 1;
-}
-
-/* Cuts that divide the bytes that the forward pass makes into equal parts. */
-static void cuts_by_bytes(const struct ull__program *program, int parts, bool *cut)
-{
-    double total = 0, so_far = 0;
-    for (int turn = 0; turn < 2; ++turn) {
-        int part = 1;
-        for (int i = 0; i < program->forward_items; ++i) {
-            double bytes = 0;
-            for (int j = 0; j < program->items[i].output_count; ++j) {
-                bytes += (double)program->buffers[program->refs[program->items[i].outputs + j]].bytes;
-            }
-            if (turn == 0) {
-                total += bytes;
-                cut[i] = false;
-                continue;
-            }
-            so_far += bytes;
-            if (so_far * parts >= total * part) {
-                cut[i] = true;
-                part += 1;
-            }
-        }
-    }
-}
-
 /* From decisions by cuts: each is taken as it is, and then filled up to some levels. */
 static void begin_at_cuts(struct search *s, const struct ull__decision *first)
 {
@@ -357,7 +307,7 @@ static void begin_at_cuts(struct search *s, const struct ull__decision *first)
                 continue;
             }
         } else {
-            cuts_by_bytes(s->program, parts[which] + 1, cut);
+            ull__cuts_by_bytes(s->program, parts[which] + 1, cut);
         }
         ull__decision_copy(s->program, &s->current, first);
         ull__decide_by_cuts(s->program, cut, &s->current);
@@ -439,6 +389,39 @@ static void wander(struct search *s, long tries)
     }
 }
 
+/*
+ * From the decision with the least memory, small changes that do not raise what lies above a level a little below its peak,
+ * so that it may cross flat places where single steps gain nothing.
+ */
+static void squeeze(struct search *s, long tries)
+{
+    uint64_t seed = 2;
+    struct ull__cost_of cost;
+    int64_t level = 0, peak = -1;
+    double here = 0;
+    for (long i = 0; i < tries && s->schedules_left > 0 && !s->failed && s->frontier->count > 0; ++i) {
+        const struct ull__found *least = &s->frontier->entries[s->frontier->count - 1];
+        if (least->cost.peak_bytes != peak || i % 512 == 0) {
+            peak = least->cost.peak_bytes;
+            level = peak - peak / 16;
+            ull__decision_copy(s->program, &s->current, &least->decision);
+            ull__schedule(s->scheduler, &s->current, &cost);
+            here = above(s, level);
+        }
+        ull__decision_copy(s->program, &s->trial, &s->current);
+        for (int changes = 1 + (int)(draw(&seed) % 3); changes > 0; --changes) {
+            int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
+            s->trial.keep[buffer] = s->trial.keep[buffer] == ULL_DROP ? ULL_KEEP : ULL_DROP;
+        }
+        look(s, &s->trial, &cost);
+        double there = above(s, level);
+        if (there <= here) {
+            here = there;
+            ull__decision_copy(s->program, &s->current, &s->trial);
+        }
+    }
+}
+
 static ull_status run(struct search *s, const struct ull__decision *first)
 {
     if (s->candidate_count <= FEW && !s->options->no_drop && s->options->host_bytes == 0) {
@@ -447,7 +430,8 @@ static ull_status run(struct search *s, const struct ull__decision *first)
         descend(s, first);
         if (!s->options->no_drop && s->candidate_count > 0) {
             begin_at_cuts(s, first);
-            wander(s, s->schedules_left < 8000 ? s->schedules_left : 8000);
+            squeeze(s, s->schedules_left / 4 < SQUEEZES ? s->schedules_left / 4 : SQUEEZES);
+            wander(s, s->schedules_left < WANDERINGS ? s->schedules_left : WANDERINGS);
         }
     }
     return s->failed ? ULL_E_NO_MEMORY : ULL_OK;

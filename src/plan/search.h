@@ -7,7 +7,8 @@
  * How: from what keeps everything downwards, dropping (or sending to the host, or taking away a workspace) what frees the
  * most bytes above a level for the least time; at each of some levels what was dropped is taken back where it turns
  * out that there is room. Beside that, from decisions that keep only what crosses cuts of the forward pass, of which
- * checkpoints at each block and at every √n-th are some. All that is met on the way is remembered. Programs with few
+ * checkpoints at each block and at every √n-th are some; and from what was found by random changes, which at the end with
+ * the least memory may also cross flat places. All that is met on the way is remembered. Programs with few
  * buffers are searched through completely.
  *
  * What it cannot do: prove that a larger program's decisions are the best; tests compare them with exact ones.
@@ -58,5 +59,7 @@ void ull__decide_by_cuts(const struct ull__program *program, const bool *cut,
                          struct ull__decision *decision);
 /* The cuts behind every nth block of the model. False: it has no blocks. */
 bool ull__cuts_at_blocks(const struct ull__program *program, int every, bool *cut);
+/* Cuts that divide the bytes that the forward pass makes into equal parts. */
+void ull__cuts_by_bytes(const struct ull__program *program, int parts, bool *cut);
 
 #endif
