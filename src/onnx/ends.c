@@ -40,12 +40,17 @@ static void put_loss(struct reader *r)
     if (g->output_count == 0) {
         return;
     }
-    int y = g->outputs[0];
+    int chosen = 0; /* the first one of numbers that can be trained on */
+    for (int i = g->output_count - 1; i >= 0; --i) {
+        const struct ull__tensor *output = &g->tensors[g->outputs[i]];
+        chosen = ull__type_is_float(output->type) && output->rank > 0 ? i : chosen;
+    }
+    int y = g->outputs[chosen];
     const struct ull__tensor *of = &g->tensors[y];
     bool classes = (of->rank == 2 || of->rank == 3) && of->dims[of->rank - 1] != 1;
     if (!ull__type_is_float(of->type) || of->rank == 0) {
         reader_fail(r, ULL_E_FORMAT,
-                    "its first output is of %s: expected floating-point numbers to train on",
+                    "its output is of %s: expected floating-point numbers to train on",
                     ull__type_text(of->type));
     } else if (r->options->loss == ULL_ONNX_LOSS_CROSS_ENTROPY && of->rank < 2) {
         reader_fail(r, ULL_E_INVALID, "its first output has no classes for a cross-entropy");

@@ -220,6 +220,7 @@ T(instance_norm);
 T(prelu);
 T(composed);
 T(mod);
+T(einsum);
 T(loss);
 T(constant);
 T(constant_of_shape);

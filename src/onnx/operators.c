@@ -25,6 +25,7 @@
     X(DepthToSpace, depth)                                                                         \
     X(Div, binary)                                                                                 \
     X(Dropout, dropout)                                                                            \
+    X(Einsum, einsum)                                                                              \
     X(Elu, composed)                                                                               \
     X(Equal, binary)                                                                               \
     X(Erf, unary)                                                                                  \

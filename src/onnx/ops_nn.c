@@ -391,27 +391,69 @@ void translate_layer_norm(struct call *call)
     }
 }
 
-/* Each sample's channel for itself. */
+/* Whether an input is known to be the same number everywhere. */
+static bool is_all(const struct call *call, int i, double number)
+{
+    struct value *value = input(call, i);
+    bool all = value != NULL && !value->weight && ull__type_is_float(value->type) &&
+               value_cells(call->reader, value);
+    for (int64_t j = 0; all && j < value->count; ++j) {
+        all = value->cells[j].real == number;
+    }
+    return all;
+}
+
+/* A constant of ones; ULL_NONE: there would be too many. */
+static int ones(const struct call *call, enum ull__type type, ull__dim count)
+{
+    union cell *cells = ull__dim_is_const(count) ? cells_new(call->reader, count) : NULL;
+    char *bytes = cells != NULL ? reader_alloc(call->reader, (size_t)count + 1, 8) : NULL;
+    if (bytes == NULL) {
+        return ULL_NONE;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        cells[i].real = 1;
+    }
+    cells_to_bytes(type, cells, count, bytes);
+    return ull__graph_constant(call->graph, "", type, 1, &count, bytes,
+                               (size_t)(count * (ull__type_bits(type) / 8)));
+}
+
+/* With a dimension of channels and ones behind it. */
+static int by_channel(struct ull__graph *g, int vector, int rank, ull__dim channels)
+{
+    ull__dim dims[ULL_RANK] = {channels, 1, 1, 1, 1, 1, 1, 1};
+    return ull__reshape(g, vector, rank - 1, dims);
+}
+
+/* Each sample's channel for itself: a layer norm of its points. Exporters write group norm so, with ones and zeros. */
 void translate_instance_norm(struct call *call)
 {
     struct ull__graph *g = call->graph;
     struct value *from = input(call, 0);
-    int x = tensor(call, 0), scale = tensor(call, 1), shift = tensor(call, 2);
-    if (x == ULL_NONE || from->rank < 3) {
+    if (from == NULL || from->rank < 3) {
         call_fail(call, "expected pictures");
         return;
     }
-    uint32_t axes = ((1u << from->rank) - 1) & ~3u;
-    ull__dim dims[ULL_RANK];
-    for (int i = 0; i < from->rank - 1; ++i) {
-        dims[i] = i == 0 ? from->dims[1] : 1;
+    ull__dim points = ull__dims_product(g, from->rank - 2, from->dims + 2);
+    double epsilon = attribute_float(call, "epsilon", 1e-5);
+    int scale = ones(call, from->type, points), x = tensor(call, 0);
+    if (scale == ULL_NONE || x == ULL_NONE) {
+        call_fail(call, "a channel has more points than are supported, or no known number of them");
+        return;
     }
-    int off = ull__binary(g, ULL_BINARY_SUB, x, ull__reduce(g, ULL_REDUCE_MEAN, x, axes, true));
-    int var = ull__reduce(g, ULL_REDUCE_MEAN, ull__unary(g, ULL_UNARY_SQUARE, off), axes, true);
-    var = ull__unary_with(g, ULL_UNARY_SCALE, var, 1, attribute_float(call, "epsilon", 1e-5));
-    int y = ull__binary(g, ULL_BINARY_MUL, off, ull__unary(g, ULL_UNARY_RSQRT, var));
-    y = ull__binary(g, ULL_BINARY_MUL, y, ull__reshape(g, scale, from->rank - 1, dims));
-    put(call, 0, ull__binary(g, ULL_BINARY_ADD, y, ull__reshape(g, shift, from->rank - 1, dims)));
+    int y = ull__reshape(g, x, 3, (ull__dim[]){from->dims[0], from->dims[1], points});
+    y = ull__layer_norm(g, y, scale, ULL_NONE, 2, epsilon);
+    y = ull__reshape(g, y, from->rank, from->dims);
+    if (!is_all(call, 1, 1)) {
+        int by = by_channel(g, tensor(call, 1), from->rank, from->dims[1]);
+        y = ull__binary(g, ULL_BINARY_MUL, y, by);
+    }
+    if (!is_all(call, 2, 0)) {
+        int by = by_channel(g, tensor(call, 2), from->rank, from->dims[1]);
+        y = ull__binary(g, ULL_BINARY_ADD, y, by);
+    }
+    put(call, 0, y);
 }
 
 /* Classes become the last dimension. */

@@ -179,6 +179,12 @@ static void print_lists(void)
     static const char *const parts[] = {"node", "pytorch-converted", "pytorch-operator", "simple"};
     static const char *const titles[] = {"supported", "not supported"};
     char **names = suite_names(ONNX_TESTS);
+    printf("<!-- operators -->\n");
+    for (int i = 0, column = 0; ull__onnx_operator(i) != NULL; ++i) {
+        column = column > 110 ? 0 : column;
+        column += printf("%s%s", i == 0 ? "" : column == 0 ? "\n" : " ", ull__onnx_operator(i));
+    }
+    printf("\n<!-- end -->\n\n");
     for (int i = 0; i < 2; ++i) {
         int count = 0;
         for (int j = 0; names[j] != NULL; ++j) {
@@ -226,22 +232,45 @@ static void test_all(void **state)
     assert_true(supported > 100);
 }
 
-/* Each word of the first list, with the part of its line in front. */
-static void test_documented(void **state)
+/* The list of docs/onnx.md behind a mark, cut off at its end. *all is the caller's to free. */
+static char *list_of(const char *mark, char **all)
 {
-    char *text, part[40] = "";
     size_t size;
     struct ull_error err;
-    int count = 0, said = 0;
-    (void)state;
-    assert_int_equal(ull__file_read(DOCUMENT, 1 << 20, &text, &size, &err), ULL_OK);
-    char *begin = strstr(text, "<!-- supported -->"), *end, *rest = NULL;
-    assert_non_null(begin);
-    end = strstr(begin, "<!-- end -->");
+    if (ull__file_read(DOCUMENT, 1 << 20, all, &size, &err) != ULL_OK) {
+        fail_msg("%s", err.message);
+    }
+    char *begin = strstr(*all, mark);
+    char *end = begin != NULL ? strstr(begin, "<!-- end -->") : NULL;
     assert_non_null(end);
     *end = '\0';
-    begin += strlen("<!-- supported -->");
-    said = atoi(begin);
+    return begin + strlen(mark);
+}
+
+static void test_operators(void **state)
+{
+    char *text, *rest = NULL;
+    int count = 0;
+    (void)state;
+    char *list = list_of("<!-- operators -->", &text);
+    for (char *word = strtok_r(list, " \n", &rest); word != NULL;
+         word = strtok_r(NULL, " \n", &rest)) {
+        const char *is = ull__onnx_operator(count++);
+        assert_non_null(is);
+        assert_string_equal(word, is);
+    }
+    assert_null(ull__onnx_operator(count));
+    free(text);
+}
+
+/* Each word of the list, with the part of its line in front. */
+static void test_documented(void **state)
+{
+    char *text, part[40] = "", *rest = NULL;
+    int count = 0;
+    (void)state;
+    char *begin = list_of("<!-- supported -->", &text);
+    int said = atoi(begin);
     begin = strstr(begin, "- ");
     assert_non_null(begin);
     for (char *word = strtok_r(begin, " \n", &rest); word != NULL;
@@ -273,6 +302,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all),
+        cmocka_unit_test(test_operators),
         cmocka_unit_test(test_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
