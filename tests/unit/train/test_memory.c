@@ -137,7 +137,7 @@ static void what_is_measured_is_not_the_plan(void **state)
     trainee_step(trainee, 0.01);
     assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
     size_t predicted = (size_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
-    ground_make(&ground, &layout, 65536);
+    ground_make(&ground, &layout, (size_t)layout.passing_bytes + 65536);
     struct ull__executable *executable = make_executable(session, &layout, &ground, 0);
     set_up(session, executable, &ground, 0);
     assert_int_equal(run_and_measure(session, executable, &ground), predicted);
@@ -148,16 +148,16 @@ static void what_is_measured_is_not_the_plan(void **state)
     for (int i = 0; i < layout.stay_count; ++i) {
         top = layout.offsets[i] > layout.offsets[top] ? i : top;
     }
-    layout.offsets[top] += 65536;
+    layout.offsets[top] += layout.passing_bytes;
     executable = make_executable(session, &layout, &ground, 0);
     set_up(session, executable, &ground, 0);
     assert_true(run_and_measure(session, executable, &ground) > predicted);
     ull__executable_destroy(executable);
     ull__plan_layout_finish(&layout);
 
-    /* Sizes that are not those of the plan: a sample more. */
+    /* Sizes that are not those of the plan: twice the samples. */
     assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
-    executable = make_executable(session, &layout, &ground, 1);
+    executable = make_executable(session, &layout, &ground, 8);
     set_up(session, executable, &ground, 0);
     assert_true(run_and_measure(session, executable, &ground) > predicted);
     ull__executable_destroy(executable);
