@@ -130,6 +130,7 @@ static void what_is_measured_is_not_the_plan(void **state)
     (void)state;
     struct ull__session_options o = options(UINT64_C(1) << 32);
     o.accepts = whole_loss;
+    o.plan.batch = 64; /* activations are most of it */
     struct trainee *trainee = trainee_create(TOKENS, o);
     struct ull__session *session = trainee->session;
     struct ull__plan_layout layout;
@@ -137,7 +138,7 @@ static void what_is_measured_is_not_the_plan(void **state)
     trainee_step(trainee, 0.01);
     assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
     size_t predicted = (size_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
-    ground_make(&ground, &layout, (size_t)layout.passing_bytes + 65536);
+    ground_make(&ground, &layout, 2 * (size_t)layout.passing_bytes);
     struct ull__executable *executable = make_executable(session, &layout, &ground, 0);
     set_up(session, executable, &ground, 0);
     assert_int_equal(run_and_measure(session, executable, &ground), predicted);
@@ -157,7 +158,7 @@ static void what_is_measured_is_not_the_plan(void **state)
 
     /* Sizes that are not those of the plan: twice the samples. */
     assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
-    executable = make_executable(session, &layout, &ground, 8);
+    executable = make_executable(session, &layout, &ground, 64);
     set_up(session, executable, &ground, 0);
     assert_true(run_and_measure(session, executable, &ground) > predicted);
     ull__executable_destroy(executable);
