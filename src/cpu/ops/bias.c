@@ -1,21 +1,27 @@
 /* bias.c: adds a vector along an axis: rows of the vector where the axis is last in memory, else one number for each run. */
 #include "nest.h"
 
+/* Rows [begin, end); several narrow ones at a time. */
 static void add_vector(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
                        int64_t width, int64_t begin, int64_t end)
 {
-    enum ull__type type = kernel->outputs[0].type, bias = kernel->inputs[1].type;
+    enum ull__type type = kernel->outputs[0].type;
     float from[TILE], to[TILE], vector[TILE];
     for (int64_t left = 0; left < width; left += TILE) {
-        int64_t n = least(TILE, width - left);
-        const float *b = read_f32(bias, run->in[1], left, n, vector);
-        for (int64_t row = begin; row < end; ++row) {
-            int64_t at = row * width + left;
+        int64_t part = least(TILE, width - left), fold = part == width ? TILE / width : 1;
+        ull__load_f32(kernel->inputs[1].type,
+                      (const char *)run->in[1] + left * size_of(kernel->inputs[1].type), vector,
+                      part);
+        for (int64_t i = 1; i < fold; ++i) {
+            memcpy(vector + i * part, vector, (size_t)part * sizeof(*vector));
+        }
+        for (int64_t row = begin; row < end; row += fold) {
+            int64_t at = row * width + left, n = part * least(fold, end - row);
             const float *x = read_f32(kernel->inputs[0].type, run->in[0], at, n, from);
             float *y = write_f32(type, run->out[0], at, to);
             SIMD for (int64_t i = 0; i < n; ++i)
             {
-                y[i] = x[i] + b[i];
+                y[i] = x[i] + vector[i];
             }
             wrote_f32(type, run->out[0], at, y, n);
         }
