@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """
 export_onnx.py [--tiny] FOLDER: writes the ONNX files that tests read, with PyTorch: those of tests/data/onnx, or with
---tiny those that the fuzzer begins with (tests/fuzz/corpus).
+--tiny those that the fuzzer begins with (tests/fuzz/corpus). Beside small models is an input with what PyTorch gives for it.
 
 Needs Debian's python3-torch and python3-onnx; the files are committed, so that tests need neither. Small models
 have their weights in them. Models of full size (resnet18, resnet50, gpt2-124m) name a file of weights beside
@@ -14,6 +14,7 @@ import sys
 import warnings
 
 import onnx
+import onnx.numpy_helper
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -251,6 +252,18 @@ def shorten(graph):
         weight.name = names.get(weight.name, weight.name)
 
 
+def put_case(folder, name, model, example):
+    """What PyTorch gives for some input, beside the model."""
+    torch.manual_seed(7)
+    if example.dtype == torch.long:
+        given = torch.randint(0, 5, example.shape)
+    else:
+        given = torch.randn(2, *example.shape[1:])
+    for what, tensor in (("input", given), ("output", model(given).detach())):
+        with open(os.path.join(folder, f"{name}.{what}.pb"), "wb") as out:
+            out.write(onnx.numpy_helper.from_array(tensor.numpy(), what).SerializeToString())
+
+
 def export(folder, name, model, example, names, outside=False, opset=13, train=True, short=False):
     mode = torch.onnx.TrainingMode.TRAINING if train else torch.onnx.TrainingMode.EVAL
     file = io.BytesIO()
@@ -259,6 +272,8 @@ def export(folder, name, model, example, names, outside=False, opset=13, train=T
         input_names=["input"], output_names=["output"],
         dynamic_axes={"input": names} if names else None)
     made = onnx.load_model_from_string(file.getvalue())
+    if not outside and not short and "fixed" not in name:
+        put_case(folder, name, model.train(train), example)
     for node in made.graph.node:
         node.ClearField("doc_string")
     at = 0
@@ -282,9 +297,9 @@ def main_tiny(folder):
     batch = {0: "batch"}
     words = torch.zeros(2, 4, dtype=torch.long)
     export(folder, "gpt", GPT(5, 4, 1, 4, 2), words, batch, short=True)
-    export(folder, "gpt_erf", GPT(5, 4, 1, 4, 2, "erf"), words, None, opset=17, train=False)
-    export(folder, "resnet", ResNet(Basic, [1], width=2, classes=3), torch.zeros(2, 3, 8, 8), batch, opset=9)
-    export(folder, "unet", UNet(1, 2), torch.zeros(1, 3, 5, 5), {0: "batch", 2: "h", 3: "w"}, opset=12)
+    export(folder, "gpt_erf", GPT(5, 4, 1, 4, 2, "erf"), words, None, opset=17, train=False, short=True)
+    export(folder, "resnet", ResNet(Basic, [1], width=2, classes=3), torch.zeros(2, 3, 8, 8), batch, opset=9, short=True)
+    export(folder, "unet", UNet(1, 2), torch.zeros(1, 3, 5, 5), {0: "batch", 2: "h", 3: "w"}, opset=12, short=True)
 
 
 def main(folder):

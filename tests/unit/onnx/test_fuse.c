@@ -1,6 +1,6 @@
 /*
- * test_fuse.c: operators that were put together give what they gave apart: loss and gradients of whole models, in f64. And
- * what only looks like one stays apart.
+ * test_fuse.c: operators that were put together give what they gave apart: loss and gradients of whole models, in f64; models
+ * give what they gave in PyTorch; and what only looks like an operator stays apart.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "file.h"
 #include "make.h"
 #include "onnx.h"
 #include "reference.h"
@@ -168,6 +169,55 @@ static void test_models(void **state)
     }
 }
 
+/* --- What PyTorch gives --- */
+
+static void read_tensor(const char *name, const char *what, struct ull__onnx_tensor *tensor)
+{
+    char path[512], *data;
+    size_t size;
+    struct ull_error err = {{0}};
+    snprintf(path, sizeof(path), "%s/%s.%s.pb", MODELS, name, what);
+    if (ull__file_read(path, 1 << 20, &data, &size, &err) != ULL_OK ||
+        ull__onnx_tensor_parse(data, size, tensor, &err) != ULL_OK) {
+        fail_msg("%s", err.message);
+    }
+    free(data);
+}
+
+/* Logits of models with the weights of their files, for an input. */
+static void test_pytorch(void **state)
+{
+    static const char *const names[] = {"gpt-small",    "gpt-small-eval",    "attentions",
+                                        "resnet-small", "resnet-small-eval", "unet-small"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        struct ull__onnx_tensor input, output;
+        struct ull__graph *g = read_file(names[i], false);
+        int64_t values[ULL_SYMBOLS];
+        read_tensor(names[i], "input", &input);
+        read_tensor(names[i], "output", &output);
+        ull__graph_values(g, input.dims[0], values);
+        struct ref *ref = ref_create(g, values);
+        ref_fill(ref, 1);
+        ref_decode(input.type, input.data, ref_data(ref, 0), ref_count(ref, 0));
+        ref_run(ref, ULL_PHASE_MICRO);
+        int64_t count = ref_count(ref, g->outputs[0]);
+        assert_int_equal(count * 4, output.bytes);
+        for (int64_t j = 0; j < count; ++j) {
+            double is = ref_data(ref, g->outputs[0])[j];
+            double wanted = (double)((const float *)output.data)[j];
+            if (!(fabs(is - wanted) <= 2e-4 * (1 + fabs(wanted)))) {
+                fail_msg("%s: element %lld is %.7g: expected %.7g", names[i], (long long)j, is,
+                         wanted);
+            }
+        }
+        ref_destroy(ref);
+        ull__graph_destroy(g);
+        ull__onnx_tensor_finish(&input);
+        ull__onnx_tensor_finish(&output);
+    }
+}
+
 /* --- What looks like one --- */
 
 static struct ull__graph *parse(struct make *m)
@@ -246,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models),
+        cmocka_unit_test(test_pytorch),
         cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
