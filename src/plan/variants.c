@@ -75,6 +75,21 @@ static ull_status add_graph(struct ull__planner *planner, enum ull__precision pr
     return ULL_OK;
 }
 
+/* The last micro-batch may be smaller, and then a kernel may take more: room for both. */
+static void widen_workspaces(const struct ull__planner *planner, struct ull__program *program,
+                             int64_t rest)
+{
+    const struct ull__meter *meter = planner->profile.meter;
+    int64_t values[ULL_SYMBOLS], unit = (int64_t)planner->profile.alignment;
+    ull__graph_values(program->graph, rest, values);
+    for (int i = 0; i < program->item_count; ++i) {
+        struct ull__program_item *item = &program->items[i];
+        int64_t workspace = meter->workspace(meter->context, program->graph, item->node, values);
+        workspace = (workspace + unit - 1) / unit * unit;
+        item->workspace = workspace > item->workspace ? workspace : item->workspace;
+    }
+}
+
 static ull_status add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
                               int64_t accumulation, struct ull_error *err)
 {
@@ -87,6 +102,10 @@ static ull_status add_variant(struct ull__planner *planner, int graph, int64_t m
     ull__graph_values(planner->graphs[graph].graph, micro_batch, values);
     ull_status status = ull__program_create(planner->graphs[graph].graph, values, &planner->profile,
                                             &variant->program, err);
+    int64_t rest = planner->request.batch % micro_batch;
+    if (status == ULL_OK && rest > 0 && planner->profile.meter != NULL) {
+        widen_workspaces(planner, variant->program, rest);
+    }
     planner->variant_count += status == ULL_OK;
     return status;
 }
