@@ -1,12 +1,12 @@
 /*
  * profiles.c: device profiles, one JSON object each. See profiles.h.
  *
- * A profile has a figure for each name below, all of them; "sources" says where each comes from and is not read.
+ * A profile has a figure for each name below, all of them, in a range in which plans can be made; "sources" says where
+ * each comes from and is not read.
  */
 #include "profiles.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +19,22 @@ extern const char plan_device_files[];
 static const struct {
     const char *name;
     size_t offset;
-    bool whole; /* a uint64_t of bytes; else a double above 0 */
+    bool whole; /* a uint64_t of bytes; else a double */
+    double least, most;
 } figures[] = {
-    {"memory_bytes", offsetof(struct ull__profile, memory_bytes), true},
-    {"host_bytes", offsetof(struct ull__profile, host_bytes), true},
-    {"outside_bytes", offsetof(struct ull__profile, outside_bytes), true},
-    {"alignment", offsetof(struct ull__profile, alignment), true},
-    {"bytes_per_second", offsetof(struct ull__profile, bytes_per_second), false},
-    {"matrix_per_second", offsetof(struct ull__profile, matrix_per_second), false},
-    {"matrix_half_per_second", offsetof(struct ull__profile, matrix_half_per_second), false},
-    {"flops_per_second", offsetof(struct ull__profile, flops_per_second), false},
-    {"link_per_second", offsetof(struct ull__profile, link_per_second), false},
-    {"host_bytes_per_second", offsetof(struct ull__profile, host_bytes_per_second), false},
-    {"launch_seconds", offsetof(struct ull__profile, launch_seconds), false},
-    {"lean_convolution", offsetof(struct ull__profile, lean_convolution), false},
+    {"memory_bytes", offsetof(struct ull__profile, memory_bytes), true, 0, 1125899906842624},
+    {"host_bytes", offsetof(struct ull__profile, host_bytes), true, 0, 1125899906842624},
+    {"outside_bytes", offsetof(struct ull__profile, outside_bytes), true, 0, 1125899906842624},
+    {"alignment", offsetof(struct ull__profile, alignment), true, 1, 2097152},
+    {"bytes_per_second", offsetof(struct ull__profile, bytes_per_second), false, 1e3, 1e19},
+    {"matrix_per_second", offsetof(struct ull__profile, matrix_per_second), false, 1e3, 1e19},
+    {"matrix_half_per_second", offsetof(struct ull__profile, matrix_half_per_second), false, 1e3,
+     1e19},
+    {"flops_per_second", offsetof(struct ull__profile, flops_per_second), false, 1e3, 1e19},
+    {"link_per_second", offsetof(struct ull__profile, link_per_second), false, 1e3, 1e19},
+    {"host_bytes_per_second", offsetof(struct ull__profile, host_bytes_per_second), false, 1e3, 1e19},
+    {"launch_seconds", offsetof(struct ull__profile, launch_seconds), false, 1e-12, 1},
+    {"lean_convolution", offsetof(struct ull__profile, lean_convolution), false, 1, 1000},
 };
 
 const char *plan_profile_text(int i)
@@ -50,28 +52,35 @@ static ull_status read_figures(const json_t *object, const char *name, struct ul
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); ++i) {
         const json_t *value = json_object_get(object, figures[i].name);
         char *at = (char *)profile + figures[i].offset;
+        double real = json_number_value(value);
+        bool fits = figures[i].whole ? json_is_integer(value) : json_is_number(value);
+        if (!fits || !(real >= figures[i].least && real <= figures[i].most)) {
+            return ull__fail(err, ULL_E_INVALID, "device '%.60s': \"%s\" is not a %s from %g to %g",
+                             name, figures[i].name, figures[i].whole ? "whole number" : "number",
+                             figures[i].least, figures[i].most);
+        }
         if (figures[i].whole) {
-            json_int_t whole = json_integer_value(value);
-            if (!json_is_integer(value) || whole < 0 || whole > INT64_C(1) << 50) {
-                return ull__fail(err, ULL_E_INVALID,
-                                 "device '%.60s': \"%s\" is not a whole number of bytes", name,
-                                 figures[i].name);
-            }
-            *(uint64_t *)(void *)at = (uint64_t)whole;
+            *(uint64_t *)(void *)at = (uint64_t)json_integer_value(value);
         } else {
-            double real = json_number_value(value);
-            if (!json_is_number(value) || !(real > 0) || !isfinite(real)) {
-                return ull__fail(err, ULL_E_INVALID, "device '%.60s': \"%s\" is not a number above 0",
-                                 name, figures[i].name);
-            }
             *(double *)(void *)at = real;
         }
     }
-    if (profile->alignment == 0 || (profile->alignment & (profile->alignment - 1)) != 0) {
+    if ((profile->alignment & (profile->alignment - 1)) != 0) {
         return ull__fail(err, ULL_E_INVALID, "device '%.60s': \"alignment\" is not a power of two",
                          name);
     }
     return ULL_OK;
+}
+
+/* Names are shown on terminals. */
+static bool is_plain(const char *text)
+{
+    for (; *text != '\0'; ++text) {
+        if (*text < ' ' || *text > '~') {
+            return false;
+        }
+    }
+    return true;
 }
 
 ull_status plan_profile_read(const char *text, const char *name, struct ull__profile *profile,
@@ -87,9 +96,9 @@ ull_status plan_profile_read(const char *text, const char *name, struct ull__pro
     memset(&read, 0, sizeof(read));
     const char *own = json_string_value(json_object_get(object, "name"));
     ull_status status = ULL_OK;
-    if (own == NULL || strlen(own) >= sizeof(read.name) || own[0] == '\0') {
+    if (own == NULL || strlen(own) >= sizeof(read.name) || own[0] == '\0' || !is_plain(own)) {
         status = ull__fail(err, ULL_E_INVALID,
-                           "device '%.60s': \"name\" is not a text of 1 to %zu bytes", name,
+                           "device '%.60s': \"name\" is not a text of 1 to %zu letters", name,
                            sizeof(read.name) - 1);
     } else {
         strcpy(read.name, own);
