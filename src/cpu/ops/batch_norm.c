@@ -1,5 +1,5 @@
 /*
- * batch_norm.c: batch normalization: twice over x, for the statistics of each group of samples and to apply them.
+ * batch_norm.c: batch normalization: twice over each group of samples, for its statistics and to apply them.
  *
  * Sums are of the distance from the group's first element of the channel, so that a variance that is small beside the mean
  * is not lost. Running statistics count the variance with n - 1, as PyTorch does; each group in turn, rounded each time, so
@@ -78,34 +78,32 @@ static void sum_runs(const struct norm *norm, enum ull__type type, const void *x
     }
 }
 
-/* Mean and 1/sqrt(var + epsilon) of channels [begin, end) of all groups, and the running statistics. */
+/* Mean and 1/sqrt(var + epsilon) of channels [begin, end) of a group, and the running statistics. */
 static void conclude(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
-                     const struct norm *norm, int64_t begin, int64_t end)
+                     const struct norm *norm, int64_t group, int64_t begin, int64_t end)
 {
     const struct ull__norm_attrs *attrs = &kernel->attrs.norm;
-    float *means = run->out[1], *rstds = run->out[2];
+    float *means = (float *)run->out[1] + group * norm->channels;
+    float *rstds = (float *)run->out[2] + group * norm->channels;
     float *running_mean = run->out[3], *running_var = run->out[4];
-    for (int64_t group = 0; group < norm->groups; ++group) {
-        double n = norm_count(norm, group);
-        int64_t first = group * norm->rows * norm->channels * norm->inner;
-        for (int64_t c = begin; c < end; ++c) {
-            double pivot =
-                (double)f32_at(kernel->inputs[0].type, run->in[0], first + c * norm->inner);
-            double shift = norm_total(norm, group, c, 0) / n;
-            double var = norm_total(norm, group, c, 1) / n - shift * shift;
-            double mean = pivot + shift;
-            var = var < 0 ? 0 : var;
-            means[group * norm->channels + c] = (float)mean;
-            rstds[group * norm->channels + c] = (float)(1 / sqrt(var + attrs->epsilon));
-            double unbiased = n > 1 ? var * n / (n - 1) : var;
-            if (running_mean != NULL) {
-                double old = (double)running_mean[c];
-                running_mean[c] = (float)((1 - attrs->momentum) * old + attrs->momentum * mean);
-            }
-            if (running_var != NULL) {
-                double old = (double)running_var[c];
-                running_var[c] = (float)((1 - attrs->momentum) * old + attrs->momentum * unbiased);
-            }
+    int64_t first = group * norm->rows * norm->channels * norm->inner;
+    double n = norm_count(norm, group);
+    for (int64_t c = begin; c < end; ++c) {
+        double pivot = (double)f32_at(kernel->inputs[0].type, run->in[0], first + c * norm->inner);
+        double shift = norm_total(norm, group, c, 0) / n;
+        double var = norm_total(norm, group, c, 1) / n - shift * shift;
+        double mean = pivot + shift;
+        var = var < 0 ? 0 : var;
+        means[c] = (float)mean;
+        rstds[c] = (float)(1 / sqrt(var + attrs->epsilon));
+        double unbiased = n > 1 ? var * n / (n - 1) : var;
+        if (running_mean != NULL) {
+            double old = (double)running_mean[c];
+            running_mean[c] = (float)((1 - attrs->momentum) * old + attrs->momentum * mean);
+        }
+        if (running_var != NULL) {
+            double old = (double)running_var[c];
+            running_var[c] = (float)((1 - attrs->momentum) * old + attrs->momentum * unbiased);
         }
     }
 }
@@ -192,33 +190,27 @@ static void run_eval(const struct ull__kernel *kernel, const struct ull__cpu_run
     apply(kernel, run, &norm, run->in[3], rstds, begin, end);
 }
 
-static void run_training(const struct ull__kernel *kernel, const struct ull__cpu_run *run, int thread)
+/* A group at a time, so that a small one is still in the cache when its statistics are applied. */
+static void run_group(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
+                      const struct norm *norm, int64_t group, int thread)
 {
-    struct norm norm = norm_of(&kernel->inputs[0], kernel->attrs.norm.group, run->workspace);
     enum ull__type type = kernel->inputs[0].type;
-    int64_t begin, end, from, to;
-    ull__part(norm.groups * SLICES, 1, thread, run->threads, &begin, &end);
-    for (int64_t unit = begin; unit < end; ++unit) {
-        int64_t group = unit / SLICES, slice = unit % SLICES, first = group * norm.rows;
-        double *sums = norm_sums(&norm, group, slice, 0),
-               *squares = norm_sums(&norm, group, slice, 1);
-        memset(sums, 0, (size_t)norm.channels * 2 * sizeof(*sums));
-        norm_slice(&norm, group, slice, &from, &to);
-        if (norm.inner == 1) {
-            sum_rows(&norm, type, run->in[0], first, from, to, sums, squares);
-        } else {
-            sum_runs(&norm, type, run->in[0], first, from, to, sums, squares);
-        }
+    int64_t begin, end, from, to, first = group * norm->rows, at = group * norm->channels;
+    ull__part(SLICES, 1, thread, run->threads, &begin, &end);
+    for (int64_t slice = begin; slice < end; ++slice) {
+        double *sums = norm_sums(norm, group, slice, 0);
+        memset(sums, 0, (size_t)norm->channels * 2 * sizeof(*sums));
+        norm_slice(norm, group, slice, &from, &to);
+        (norm->inner == 1 ? sum_rows : sum_runs)(norm, type, run->in[0], first, from, to, sums,
+                                                 norm_sums(norm, group, slice, 1));
     }
     ull__team_barrier(run->team);
-    ull__part(norm.channels, 16, thread, run->threads, &from, &to);
-    conclude(kernel, run, &norm, from, to);
+    ull__part(norm->channels, 16, thread, run->threads, &from, &to);
+    conclude(kernel, run, norm, group, from, to);
     ull__team_barrier(run->team);
-    const float *means = run->out[1], *rstds = run->out[2];
-    for (int64_t unit = end - 1; unit >= begin; --unit) {
-        int64_t group = unit / SLICES;
-        norm_slice(&norm, group, unit % SLICES, &from, &to);
-        apply(kernel, run, &norm, means + group * norm.channels, rstds + group * norm.channels,
+    for (int64_t slice = end - 1; slice >= begin; --slice) {
+        norm_slice(norm, group, slice, &from, &to);
+        apply(kernel, run, norm, (const float *)run->out[1] + at, (const float *)run->out[2] + at,
               from, to);
     }
 }
@@ -234,10 +226,13 @@ static void run_norm(const struct ull__kernel *kernel, const struct ull__cpu_run
         }
         return;
     }
-    if (kernel->attrs.norm.training) {
-        run_training(kernel, run, thread);
-    } else {
+    if (!kernel->attrs.norm.training) {
         run_eval(kernel, run, thread);
+        return;
+    }
+    struct norm norm = norm_of(&kernel->inputs[0], kernel->attrs.norm.group, run->workspace);
+    for (int64_t group = 0; group < norm.groups; ++group) {
+        run_group(kernel, run, &norm, group, thread);
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * batch_norm_grad.c: the gradient of batch normalization in training: twice over x and dy:
+ * batch_norm_grad.c: the gradient of batch normalization in training: twice over x and dy of each group of samples:
  *
  *     dx = scale * rstd * (dy - mean(dy) - (x - mean) * rstd^2 * mean(dy * (x - mean)))       by group and channel
  *
@@ -72,23 +72,28 @@ static void sum_runs(const struct ull__kernel *kernel, const struct ull__cpu_run
     }
 }
 
-/* Gradients of scale and shift; leaves mean(dy) and rstd^2 * mean(dy * (x - mean)) in the sums of slice 0. */
+/*
+ * mean(dy) and rstd^2 * mean(dy * (x - mean)) of channels [begin, end) of a group, into the sums of slice 0; what the group
+ * adds to the gradients of scale and shift, into slice 1, which goes from group to group.
+ */
 static void conclude(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
-                     const struct norm *norm, int64_t begin, int64_t end)
+                     const struct norm *norm, int64_t group, int64_t begin, int64_t end)
 {
-    const float *rstds = run->in[4];
+    const float *rstds = (const float *)run->in[4] + group * norm->channels;
+    double n = norm_count(norm, group);
     for (int64_t c = begin; c < end; ++c) {
-        double scale = 0, shift = 0;
-        for (int64_t group = 0; group < norm->groups; ++group) {
-            double n = norm_count(norm, group), rstd = (double)rstds[group * norm->channels + c];
-            double sum = norm_total(norm, group, c, 0), product = norm_total(norm, group, c, 1);
-            scale += product * rstd;
-            shift += sum;
-            norm_sums(norm, group, 0, 0)[c] = sum / n;
-            norm_sums(norm, group, 0, 1)[c] = product * rstd * rstd / n;
+        double rstd = (double)rstds[c];
+        double sum = norm_total(norm, group, c, 0), product = norm_total(norm, group, c, 1);
+        double shift = group > 0 ? norm_sums(norm, group - 1, 1, 0)[c] : 0;
+        double scale = group > 0 ? norm_sums(norm, group - 1, 1, 1)[c] : 0;
+        norm_sums(norm, group, 0, 0)[c] = sum / n;
+        norm_sums(norm, group, 0, 1)[c] = product * rstd * rstd / n;
+        norm_sums(norm, group, 1, 0)[c] = shift += sum;
+        norm_sums(norm, group, 1, 1)[c] = scale += product * rstd;
+        if (group == norm->groups - 1) {
+            set_f32(kernel->outputs[1].type, run->out[1], c, (float)scale);
+            set_f32(kernel->outputs[2].type, run->out[2], c, (float)shift);
         }
-        set_f32(kernel->outputs[1].type, run->out[1], c, (float)scale);
-        set_f32(kernel->outputs[2].type, run->out[2], c, (float)shift);
     }
 }
 
@@ -168,27 +173,39 @@ static void apply_runs(const struct ull__kernel *kernel, const struct ull__cpu_r
     }
 }
 
+/* A group at a time, so that a small one is still in the cache when its sums are there. */
+static void run_group(const struct ull__kernel *kernel, const struct ull__cpu_run *run,
+                      const struct norm *norm, int64_t group, int thread)
+{
+    const float *means = (const float *)run->in[3] + group * norm->channels;
+    int64_t begin, end, from, to;
+    ull__part(SLICES, 1, thread, run->threads, &begin, &end);
+    for (int64_t slice = begin; slice < end; ++slice) {
+        double *sums = norm_sums(norm, group, slice, 0);
+        memset(sums, 0, (size_t)norm->channels * 2 * sizeof(*sums));
+        norm_slice(norm, group, slice, &from, &to);
+        (norm->inner == 1 ? sum_rows : sum_runs)(kernel, run, norm, means, from, to, sums,
+                                                 norm_sums(norm, group, slice, 1));
+    }
+    ull__team_barrier(run->team);
+    ull__part(norm->channels, 16, thread, run->threads, &from, &to);
+    conclude(kernel, run, norm, group, from, to);
+    ull__team_barrier(run->team);
+    for (int64_t slice = end - 1; slice >= begin; --slice) {
+        norm_slice(norm, group, slice, &from, &to);
+        (norm->inner == 1 ? apply_rows : apply_runs)(kernel, run, norm, group, from, to);
+    }
+}
+
 static void run_grad(const struct ull__kernel *kernel, const struct ull__cpu_run *run, int thread)
 {
     struct norm norm = norm_of(&kernel->inputs[0], kernel->attrs.norm.group, run->workspace);
-    const float *means = run->in[3];
-    int64_t begin, end, from, to;
-    ull__part(norm.groups * SLICES, 1, thread, run->threads, &begin, &end);
-    for (int64_t unit = begin; unit < end; ++unit) {
-        int64_t group = unit / SLICES, slice = unit % SLICES;
-        double *sums = norm_sums(&norm, group, slice, 0);
-        memset(sums, 0, (size_t)norm.channels * 2 * sizeof(*sums));
-        norm_slice(&norm, group, slice, &from, &to);
-        (norm.inner == 1 ? sum_rows : sum_runs)(kernel, run, &norm, means + group * norm.channels,
-                                                from, to, sums, norm_sums(&norm, group, slice, 1));
+    for (int64_t group = 0; group < norm.groups; ++group) {
+        run_group(kernel, run, &norm, group, thread);
     }
-    ull__team_barrier(run->team);
-    ull__part(norm.channels, 16, thread, run->threads, &from, &to);
-    conclude(kernel, run, &norm, from, to);
-    ull__team_barrier(run->team);
-    for (int64_t unit = end - 1; unit >= begin; --unit) {
-        norm_slice(&norm, unit / SLICES, unit % SLICES, &from, &to);
-        (norm.inner == 1 ? apply_rows : apply_runs)(kernel, run, &norm, unit / SLICES, from, to);
+    /* Without samples the gradients of scale and shift are zero. */
+    for (int i = 1; norm.groups == 0 && thread == 0 && i < 3; ++i) {
+        memset(run->out[i], 0, kernel->outputs[i].bytes);
     }
 }
 
