@@ -5,8 +5,10 @@
  * budgets end, and allocations that wait give up. A want is a sum a process and device; several threads of a process
  * may wait at once. Their answers are one counter, on which they sleep, and the number of the last one that said no.
  */
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -15,8 +17,11 @@
 #include "layout.h"
 #include "member_private.h"
 
-/* Who waits already waits for a daemon that is started again for longer than one that begins to. */
-enum { PID_BITS = 24, ONE_ANSWER = 2, COMES_BACK_MS = 15000 };
+/*
+ * What was set holds for ULL_SERVED_MS. Who waits for room waits for longer than that for a sign of life: the daemon may be
+ * on its way back, or, being there, not get to run on a machine that is too busy.
+ */
+enum { PID_BITS = 24, ONE_ANSWER = 2, COMES_BACK_MS = 15000, TOO_BUSY_MS = 60000 };
 #define MS 1000000ull
 #define LONGEST_WAIT_NS (3600 * 1000 * MS) /* should a daemon live and never answer */
 
@@ -56,6 +61,15 @@ static bool served_lately(const struct ull__ledger_file *file, uint64_t ms)
 bool ull__file_is_served(const struct ull__ledger_file *file)
 {
     return served_lately(file, ULL_SERVED_MS);
+}
+
+/* Will there be an answer? In another pid namespace the number may be a stranger's, for whom it waits a minute at most. */
+static bool answers_soon(const struct ull__ledger_file *file)
+{
+    uint64_t word = atomic_load_explicit(&file->served, memory_order_relaxed);
+    pid_t daemon = (pid_t)(word & ((1u << PID_BITS) - 1));
+    return served_lately(file, COMES_BACK_MS) || (served_lately(file, TOO_BUSY_MS) && daemon > 0 &&
+                                                  (kill(daemon, 0) == 0 || errno == EPERM));
 }
 
 bool ull__ledger_set_soft(struct ull__ledger *ledger, int device, uint64_t bytes)
@@ -120,8 +134,8 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
     struct ull__ledger_file *file = link->ledger->file;
     struct ull__slot *slot = &file->slots[link->slot];
     const struct timespec moment = {.tv_nsec = 100 * (long)MS};
-    if (!served_lately(file, want->posted ? COMES_BACK_MS : ULL_SERVED_MS) ||
-        want->waited_ns > LONGEST_WAIT_NS || !ull__budgets_allow(member, 0, device, bytes))
+    if (!answers_soon(file) || want->waited_ns > LONGEST_WAIT_NS ||
+        !ull__budgets_allow(member, 0, device, bytes))
         return false;
     if (!want->posted)
         post(link, want, device, bytes);
@@ -131,7 +145,7 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
         syscall(SYS_futex, &slot->answers, FUTEX_WAIT, want->answers, &moment, NULL, 0);
         /* On its way to the host, or there: the next attempt comes when it is back. */
         ull__ledger_commanded(link->ledger, &wanted);
-        if (wanted == ULL_WANT_MOVED_OUT && served_lately(file, COMES_BACK_MS)) {
+        if (wanted == ULL_WANT_MOVED_OUT && answers_soon(file)) {
             tenth = 0;
             continue;
         }
@@ -142,7 +156,7 @@ bool ull__member_want(struct ull__member *member, int device, uint64_t bytes, st
         want->answers = answers;
         return denials == 0 || (int32_t)(denials - want->began) <= 0;
     }
-    return served_lately(file, COMES_BACK_MS);
+    return answers_soon(file);
 }
 
 void ull__member_want_over(struct ull__member *member, struct ull__want *want)

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "layout.h"
 #include "support.h"
 
 enum { NOBODY = 65534 };
@@ -224,6 +225,55 @@ static void as_root(struct ull__ledger *copy, void *data)
     assert_false(ull__ledger_report(copy, 0, 1, &report)); /* no more than those words */
 }
 
+static uint32_t stands(uint64_t number)
+{
+    return ull__ledger_stands(ledger, test_slot(m, 0), number);
+}
+
+static void asked_to_stand_by(void **state)
+{
+    (void)state;
+    ull__ledger_stand(ledger);
+    uint64_t number = ull__ledger_command(ledger, ULL_WANT_STAND_BY);
+    assert_int_equal(ull__member_wanted(m), ULL_WANT_STAND_BY);
+    assert_int_equal(stands(number), 0);
+    assert_false(ull__member_lets_in(m));
+    ull__member_stands(m, ULL_STANDS_HERE | ULL_STANDS_STILL);
+    assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_STILL);
+    ull__ledger_let_in(ledger, test_slot(m, 0), number);
+    assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_STILL | ULL_STANDS_AT_IT);
+    assert_true(ull__member_lets_in(m));
+    assert_false(ull__member_lets_in(m)); /* one */
+    ull__member_stands(m, ULL_STANDS_HERE | ULL_STANDS_TOOK);
+    assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_TOOK);
+    /* A later command knows nothing of the earlier one. */
+    ull__ledger_let_in(ledger, test_slot(m, 0), number);
+    uint64_t later = ull__ledger_command(ledger, ULL_WANT_STAND_BY);
+    assert_int_equal(stands(later), 0);
+    assert_false(ull__member_lets_in(m));
+    ull__member_stands(m, ULL_STANDS_HERE);
+    assert_int_equal(stands(later), ULL_STANDS_HERE);
+    assert_int_equal(stands(number), 0);
+    /* What is to be out is not only to stand by. */
+    ull__ledger_command(ledger, ULL_WANT_MOVED_OUT);
+    assert_int_equal(ull__member_asked(m), ULL_WANT_MOVED_OUT);
+}
+
+/* Who asked for it is gone: nobody stands by for ever. */
+static void stands_by_for_a_while_only(void **state)
+{
+    (void)state;
+    enum ull__wanted wanted;
+    ull__ledger_stand(ledger);
+    uint64_t number = ull__ledger_command(ledger, ULL_WANT_STAND_BY);
+    atomic_store(&ledger->file->stand_until_ms, ull__monotonic_ns() / 1000000 - 1);
+    assert_int_equal(ull__member_wanted(m), ULL_WANT_RESIDENT);
+    assert_int_equal(ull__ledger_commanded(ledger, &wanted), number);
+    assert_int_equal(wanted, ULL_WANT_RESIDENT);
+    assert_int_equal(job().state, ULL_JOB_RUNNING);
+    assert_true(ull__member_commanded(m)); /* and is answered */
+}
+
 static void root_commands_other_users(void **state)
 {
     (void)state;
@@ -247,9 +297,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(numbered_and_answered),  TEST(refused_with_a_reason),     TEST(overtaken),
-        TEST(outer_jobs_command_too), TEST(reported_by_another),       TEST(places_are_given_clean),
-        TEST(budgets_and_priorities), TEST(root_commands_other_users),
+        TEST(numbered_and_answered),
+        TEST(refused_with_a_reason),
+        TEST(overtaken),
+        TEST(outer_jobs_command_too),
+        TEST(reported_by_another),
+        TEST(places_are_given_clean),
+        TEST(budgets_and_priorities),
+        TEST(root_commands_other_users),
+        TEST(asked_to_stand_by),
+        TEST(stands_by_for_a_while_only),
     };
     return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }
