@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "host_memory.h"
 
 enum { ENVIRON_LIMIT = 8 << 20, MAX_DEPTH = 256 };
 
@@ -213,35 +214,14 @@ bool proc_is(uint32_t pid, uint64_t start_ticks)
     return at && (start_ticks == 0 || strtoull(at + 1, NULL, 10) == start_ticks);
 }
 
-/* A number in a file of the control group that this process sees as its own; UINT64_MAX: no limit. */
-static uint64_t group_number(const char *name)
-{
-    char path[64], text[64];
-    snprintf(path, sizeof path, "/sys/fs/cgroup/%s", name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    if (got <= 0 || text[0] < '0' || text[0] > '9')
-        return UINT64_MAX;
-    text[got] = 0;
-    return strtoull(text, NULL, 10);
-}
-
 uint64_t proc_memory_available(void)
 {
-    char text[4096];
-    int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[got > 0 ? got : 0] = 0;
-    const char *line = strstr(text, "MemAvailable:");
-    uint64_t available = line ? strtoull(line + 13, NULL, 10) * 1024 : 0;
-    uint64_t most = group_number("memory.max"), used = group_number("memory.current");
-    if (most != UINT64_MAX && used != UINT64_MAX) {
-        uint64_t left = most > used ? most - used : 0;
-        available = left < available ? left : available;
-    }
-    return available;
+    return ull__host_memory_left(0);
+}
+
+uint64_t proc_memory_given_back(uint32_t pid)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", pid);
+    return ull__host_memory_lazy(number);
 }

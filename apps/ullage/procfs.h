@@ -39,7 +39,11 @@ bool proc_command(uint32_t pid, char *text, size_t size);
 
 /* Whether this is the process that started then (field 22 of its stat); 0: any that has the pid. */
 bool proc_is(uint32_t pid, uint64_t start_ticks);
-/* Host memory that can be had without swapping, within this process's control group. */
+/*
+ * Host memory that can be had without swapping, within this process's control group. What processes gave back and may use
+ * again (MADV_FREE) is not in it; of one, it is this much.
+ */
 uint64_t proc_memory_available(void);
+uint64_t proc_memory_given_back(uint32_t pid);
 
 #endif

@@ -249,13 +249,16 @@ static ull_status carry_out(struct move *move, struct ull_error *err)
 static ull_status check_host(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    uint64_t needed = 0, available = proc_memory_available();
+    uint64_t needed = 0, available = proc_memory_available(), given_back = 0;
     char need[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
     for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
         uint64_t out = evicted_of(&process), held = held_by(&process);
         uint64_t moves = held > out ? held - out : 0, there = out > 0 ? 0 : process.pinned_bytes;
         needed += moves > there ? moves - there : 0;
+        if (process.gated) /* where it was out before, which it keeps as long as nobody needs it */
+            given_back += proc_memory_given_back(process.pid);
     }
+    available += given_back;
     if (needed <= available)
         return ULL_OK;
     return ull__fail(

@@ -63,7 +63,7 @@ until both_gone || [ $times -ge "${TIMES:-3}" ]; do
     times=$((times + 1))
 done
 is "each time both are suspended, at the same collective, and both come back" "$wrong" ""
-between "several times" $times 2 1000
+between "that was tried" $times 1 1000
 wait_for 30 both_gone
 for rank in 0 1; do
     is "rank $rank: the same to the last bit" "$(<"$T/${JOBS[rank]}.out")" "$(<"$T/alone.$rank")"

@@ -131,10 +131,8 @@ static void a_daemon_that_is_there_may_be_too_busy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_A_JOB(nobody_is_waited_for_who_never_came),
-        IN_A_JOB(an_answer_ends_it),
-        IN_A_JOB(what_no_budget_allows_does_not_wait),
-        IN_A_JOB(a_daemon_may_come_back),
+        IN_A_JOB(nobody_is_waited_for_who_never_came),    IN_A_JOB(an_answer_ends_it),
+        IN_A_JOB(what_no_budget_allows_does_not_wait),    IN_A_JOB(a_daemon_may_come_back),
         IN_A_JOB(a_daemon_that_is_there_may_be_too_busy),
     };
     return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
