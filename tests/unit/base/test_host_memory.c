@@ -13,12 +13,14 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
-static const char plain[] = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n"
-                            "Buffers:          50 kB\nCached:          400 kB\nActive:          700 kB\n"
-                            "Active(file):    200 kB\nInactive(file):  150 kB\nShmem:           100 kB\n";
+static const char plain[] =
+    "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n"
+    "Buffers:          50 kB\nCached:          400 kB\nActive:          700 kB\n"
+    "Active(file):    200 kB\nInactive(file):  150 kB\nShmem:           100 kB\n";
 /* As before, with 300 kB more on the files' list, which are no cache. */
-static const char given_back[] = "MemAvailable:    900 kB\nBuffers:          50 kB\nCached:          400 kB\n"
-                                 "Active(file):    200 kB\nInactive(file):  450 kB\nShmem:           100 kB\n";
+static const char given_back[] =
+    "MemAvailable:    900 kB\nBuffers:          50 kB\nCached:          400 kB\n"
+    "Active(file):    200 kB\nInactive(file):  450 kB\nShmem:           100 kB\n";
 
 static void the_machine(void **state)
 {
@@ -53,8 +55,7 @@ static void this_machine(void **state)
     assert_true(ull__host_memory_left(0) > MIB);
     assert_int_equal(ull__host_memory_lazy("0"), 0);
     const size_t bytes = 16 * MIB;
-    char *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
     memset(memory, 1, bytes);
     uint64_t before = ull__host_memory_lazy("self");

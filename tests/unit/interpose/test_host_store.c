@@ -36,7 +36,8 @@ static CUresult pin(void *at, size_t bytes, unsigned int flags)
     (void)flags;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < pinned_now; i++)
-        wrong += pins[i].at < (unsigned char *)at + bytes && pins[i].at + pins[i].bytes > (unsigned char *)at;
+        wrong += pins[i].at < (unsigned char *)at + bytes &&
+                 pins[i].at + pins[i].bytes > (unsigned char *)at;
     if (result == CUDA_SUCCESS) {
         pins[pinned_now].at = at;
         pins[pinned_now++].bytes = bytes;
@@ -214,7 +215,8 @@ static void pinned_ahead_of_the_copies(void **state)
     assert_int_equal(walk(bytes), bytes);
     ull__store_settle();
     assert_int_equal(pinned_now, 2);
-    assert_int_equal(pins[0].bytes + pins[1].bytes, PART + 6 * MIB); /* whole huge pages of what is used */
+    assert_int_equal(pins[0].bytes + pins[1].bytes,
+                     PART + 6 * MIB); /* whole huge pages of what is used */
     assert_int_equal(lost(bytes), 0);
     ull__store_unpin(NULL, NULL);
     assert_int_equal(pinned_now, 0);
@@ -340,9 +342,12 @@ static void never_again_once_it_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(pinned_ahead_of_the_copies), TEST(not_pinned_where_it_is_refused),
-        TEST(given_up_half_way),          TEST(given_back),
-        TEST(pinned_for_good),            TEST(not_where_others_need_it),
+        TEST(pinned_ahead_of_the_copies),
+        TEST(not_pinned_where_it_is_refused),
+        TEST(given_up_half_way),
+        TEST(given_back),
+        TEST(pinned_for_good),
+        TEST(not_where_others_need_it),
         TEST(never_again_once_it_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
