@@ -43,6 +43,7 @@ static void print_help(void)
         "  --min-batch N, --max-batch N\n"
         "                         bounds of a micro-batch when the budget changes\n"
         "  --max-accumulation N   micro-steps of a step at most\n"
+        "  --recompute-min SIZE   smaller tensors are kept\n"
         "  --host-memory SIZE     second region for what is sent there (default 0: none)\n"
         "  --plan FILE            run this plan, a file of `ullage plan -o json`\n"
         "  --save DIR             save there each epoch, and at the end\n"
@@ -79,6 +80,7 @@ enum {
     OPTION_MOST,
     OPTION_ACCUMULATION,
     OPTION_HOST,
+    OPTION_RECOMPUTE_MIN,
     OPTION_PLAN,
     OPTION_SAVE,
     OPTION_SAVE_EVERY,
@@ -112,6 +114,7 @@ static const struct option long_options[] = {
     {"max-batch", required_argument, NULL, OPTION_MOST},
     {"max-accumulation", required_argument, NULL, OPTION_ACCUMULATION},
     {"host-memory", required_argument, NULL, OPTION_HOST},
+    {"recompute-min", required_argument, NULL, OPTION_RECOMPUTE_MIN},
     {"plan", required_argument, NULL, OPTION_PLAN},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"save-every", required_argument, NULL, OPTION_SAVE_EVERY},
@@ -301,6 +304,8 @@ static int take_other(int option, const char *text, struct train_options *option
         return options->automatic ? -1 : take_size("memory", text, &options->memory);
     case OPTION_HOST:
         return take_size("host-memory", text, &options->request.host_bytes);
+    case OPTION_RECOMPUTE_MIN:
+        return take_size("recompute-min", text, &options->request.recompute_min);
     case OPTION_DATA:
         options->data = text;
         return -1;
