@@ -289,7 +289,7 @@ ull_status ull__cpu_create(const struct ull__cpu_options *options, struct ull__b
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a backend");
     }
     made->backend.ops = &cpu_ops;
-    made->ops = ull__cpu_best(&made->isa);
+    made->ops = ull__cpu_best(options->isa, &made->isa);
     int threads = options->threads > 0 ? options->threads : default_threads();
     ull_status status = ull__team_create(threads, &made->team, err);
     if (status == ULL_OK) {

@@ -13,6 +13,7 @@
 struct ull__cpu_options {
     int threads;       /* 0: as many as processors that this process may use, at most 64 */
     bool no_libraries; /* plain C only */
+    const char *isa; /* kernels for "base", "avx2", "avx512" at most; NULL: the best that the processor has */
     /*
      * Called for each kernel, copy and wait when it has run, with its times in seconds of CLOCK_MONOTONIC, by the thread that
      * ran it; NULL: nobody watches.

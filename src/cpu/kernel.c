@@ -13,15 +13,17 @@ X(avx512)
 #endif
 #undef X
 
-const struct ull__cpu_op *const *ull__cpu_best(const char **isa)
+const struct ull__cpu_op *const *ull__cpu_best(const char *most, const char **isa)
 {
+    (void)most;
 #ifdef ULL_CPU_AVX512
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    bool any = most == NULL || strcmp(most, "avx512") == 0, avx2 = any || strcmp(most, "avx2") == 0;
+    if (any && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
         *isa = "avx512";
         return ull__cpu_ops_avx512;
     }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         *isa = "avx2";
         return ull__cpu_ops_avx2;
     }

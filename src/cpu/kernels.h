@@ -5,8 +5,8 @@
 #include "kernel.h"
 #include "libraries.h"
 
-/* The kernels for this processor, a NULL at the end, and the ability's name: "avx512". */
-const struct ull__cpu_op *const *ull__cpu_best(const char **isa);
+/* The kernels for this processor, a NULL at the end, and the ability's name: "avx512". `most`: no better ones; or NULL. */
+const struct ull__cpu_op *const *ull__cpu_best(const char *most, const char **isa);
 /* NULL: none for this operator. */
 const struct ull__cpu_op *ull__cpu_find(const struct ull__cpu_op *const *ops,
                                         const struct ull__op *op);
