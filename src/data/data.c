@@ -166,6 +166,20 @@ static ull_status make_known(struct ull__data *data, struct ull_error *err)
     return ULL_OK;
 }
 
+/* What is made of the data is a part of what they are: a training goes on with the same. */
+static void identify_options(struct ull__data *data)
+{
+    const struct ull__data_spec *spec = &data->spec;
+    const int64_t numbers[] = {spec->augment,       spec->pad,           spec->ignore,
+                               data->info.window,   data->info.shape[0], data->info.shape[1],
+                               data->info.shape[2], data->info.classes};
+    for (int part = 0; part < ULL_DATA_PARTS; part++) {
+        uint64_t hash = ull__data_hash(data->info.identity[part], numbers, sizeof numbers);
+        hash = ull__data_hash(hash, data->mean, sizeof data->mean);
+        data->info.identity[part] = ull__data_hash(hash, data->deviation, sizeof data->deviation);
+    }
+}
+
 static ull_status open_source(struct ull__data *data, const struct ull__data_want *want,
                               struct ull_error *err)
 {
@@ -188,6 +202,7 @@ static ull_status open_source(struct ull__data *data, const struct ull__data_wan
     info->tokens = want->window > 0;
     info->window = want->window;
     info->sample_targets = info->tokens ? info->window : 1;
+    identify_options(data);
     info->sample_bytes =
         4 * (size_t)(info->tokens ? info->window : info->shape[0] * info->shape[1] * info->shape[2]);
     if (info->samples[ULL_DATA_TRAIN] == 0 && info->samples[ULL_DATA_EVAL] == 0)

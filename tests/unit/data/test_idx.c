@@ -292,6 +292,13 @@ static void like_those_of_the_training(void **state)
     data = world_open(",split=none", &any);
     assert_true(identity == ull__data_info(data)->identity[0]);
     ull__data_close(data);
+    static const char *const others[] = {",split=none,augment=flip", ",split=none,shape=3x3x4",
+                                         ",split=none,mean=0,std=1", ",split=0.3"};
+    for (int i = 0; i < 4; i++) { /* other options make other data */
+        data = world_open(others[i], &any);
+        assert_true(identity != ull__data_info(data)->identity[0]);
+        ull__data_close(data);
+    }
 
     world_pair("train", "", 2, H, W, pixels, labels); /* another mean of its own */
     struct ull__data_want want = {.like = json};
