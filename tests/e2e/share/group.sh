@@ -12,6 +12,7 @@ export ULLAGE_FAKE_CONTEXT=10MiB
 configure "slice = 500ms"
 start_daemon
 states() { ps_json "' '.join(j['state'] for j in d['jobs'] if j['group'] == 'train')"; }
+# shellcheck disable=SC2317 # by wait_for
 are() { [ "$(states)" = "$1" ]; }
 
 for rank in 0 1; do
