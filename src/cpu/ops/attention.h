@@ -115,7 +115,7 @@ ALWAYS const float *rows_f32(const struct heads *h, const struct matrix *m, int6
 /* The keys that any of the queries [begin, end) sees. */
 ALWAYS void seen_keys(const struct heads *h, int64_t begin, int64_t end, int64_t *first, int64_t *last)
 {
-    int64_t window = h->attrs->window;
+    int64_t window = least(h->attrs->window, h->queries + h->keys); /* no sum overflows */
     *first = window > 0 ? most(0, begin - window + 1) : 0;
     *last = window > 0 ? least(h->keys, end - 1 + window) : h->keys;
     *last = h->attrs->causal ? least(*last, end) : *last;
