@@ -221,6 +221,7 @@ T(prelu);
 T(composed);
 T(mod);
 T(einsum);
+T(scatter);
 T(loss);
 T(constant);
 T(constant_of_shape);

@@ -79,6 +79,7 @@
     X(Reshape, reshape)                                                                            \
     X(Resize, resize)                                                                              \
     X(Round, unary)                                                                                \
+    X(ScatterND, scatter)                                                                          \
     X(Selu, composed)                                                                              \
     X(Shape, shape)                                                                                \
     X(Sigmoid, unary)                                                                              \

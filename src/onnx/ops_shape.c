@@ -150,6 +150,26 @@ void translate_range(struct call *call)
     put_cells(call, first->type, 1, &count, count, cells);
 }
 
+/* Where a dimension is left open (see below): the first one is a multiple of the batch, if it was before and can be. */
+static void follow_batch_beside(struct call *call, const struct value *x, int rank, ull__dim *dims)
+{
+    struct ull__graph *g = call->graph;
+    int64_t first = call->reader->first;
+    if (first == 0 || rank == 0 || x->rank == 0 || dims[0] == ULL_NONE ||
+        !ull__dim_is_const(dims[0]) || dims[0] % first != 0 || ull__dim_is_const(x->dims[0])) {
+        return;
+    }
+    ull__dim begin = ull__dim_mul(g->symbols, g->batch, dims[0] / first), others = begin;
+    for (int i = 1; i < rank; ++i) {
+        others = dims[i] == ULL_NONE ? others : ull__dim_mul(g->symbols, others, dims[i]);
+    }
+    ull__dim all = ull__dims_product(g, x->rank, x->dims);
+    ull__dim rest = others == 0 ? 0 : ull__dim_div(g->symbols, all, others);
+    if (others != 0 && same_size(call->reader, ull__dim_mul(g->symbols, rest, others), all)) {
+        dims[0] = begin;
+    }
+}
+
 /*
  * A shape that was written with the number of samples that the file was made with: the first dimension that is not
  * as before becomes a multiple of the batch, if then the elements are as many as there are.
@@ -161,6 +181,7 @@ static bool follow_batch(struct call *call, const struct value *x, int rank, ull
     int64_t first = call->reader->first;
     for (int i = 0; i < rank; ++i) {
         if (dims[i] == ULL_NONE) {
+            follow_batch_beside(call, x, rank, dims);
             return true;
         }
         asked = ull__dim_mul(g->symbols, asked, dims[i]);

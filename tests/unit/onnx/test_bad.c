@@ -325,6 +325,34 @@ static void test_fixed_batch(void **state)
     }
 }
 
+static void fixed_shape(const char *dims, const char *shape, const char *wanted)
+{
+    struct make *m = make_new(13);
+    make_input(m, "x", 1, dims);
+    make_list(m, "s", shape);
+    make_node(m, "Reshape", "x,s", "y");
+    make_output(m, "y");
+    struct ull__graph *g = accepted(m);
+    char text[64];
+    assert_string_equal(ull__tensor_text(g, g->outputs[0], text, sizeof(text)), wanted);
+    ull__graph_destroy(g);
+}
+
+/* Shapes with the number of samples in them, and a dimension that is left open. */
+static void test_fixed_shapes(void **state)
+{
+    (void)state;
+    fixed_shape("2,6,4", "2,-1,2", "f32[batch, 12, 2]");
+    fixed_shape("2,6,4", "12,-1", "f32[6*batch, 4]");
+    fixed_shape("2,6,4", "-1,4", "f32[6*batch, 4]");
+    fixed_shape("2,6,4", "-1,2,4", "f32[3*batch, 2, 4]");
+    fixed_shape("2,6,4", "12,4", "f32[6*batch, 4]");
+    fixed_shape("2,6,4", "2,24", "f32[batch, 24]");
+    fixed_shape("1,6,4", "1,-1", "f32[batch, 24]");
+    fixed_shape("1,6,4", "6,4", "f32[6*batch, 4]");
+    fixed_shape("1,6,4", "1,2,12", "f32[batch, 2, 12]");
+}
+
 static void test_sizes(void **state)
 {
     struct ull__onnx_options with = options();
@@ -532,9 +560,9 @@ int main(void)
         cmocka_unit_test(test_bytes),       cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_names),       cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shapes),      cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_fixed_batch), cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_losses),      cmocka_unit_test(test_external),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_fixed_batch), cmocka_unit_test(test_fixed_shapes),
+        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_external),    cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
