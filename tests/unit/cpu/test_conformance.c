@@ -5,15 +5,19 @@
  * reference has, and its results are compared with the reference's. Operands lie between guards, results and workspaces
  * are full of NaN before. Every kernel runs twice and must give the same bits.
  *
- * ULLAGE_TEST_CASES says how many of each operator (30), ULLAGE_TEST_SEED where they begin (1), ULLAGE_TEST_OP which
- * operator alone.
+ * ULLAGE_TEST_CASES says how many of each operator (30, with sanitizers 10), ULLAGE_TEST_SEED where they begin (1),
+ * ULLAGE_TEST_OP which operator alone.
  */
 #include "check_node.h"
 #include "cpu.h"
 #include "golden.h"
 #include "zoo.h"
 
-enum { BACKENDS = 4 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { BACKENDS = 4, CASES = 10, STEPS = 3 };
+#else
+enum { BACKENDS = 4, CASES = 30, STEPS = 6 };
+#endif
 
 static struct ull__backend *backends[BACKENDS];
 static const enum ull__type types[] = {ULL_TYPE_F32, ULL_TYPE_F32, ULL_TYPE_BF16, ULL_TYPE_F16};
@@ -61,7 +65,7 @@ static void check_case(struct cases *c, uint64_t seed, const char *what)
 
 static void kernels_give_what_the_reference_gives(void **state)
 {
-    uint64_t cases = number("ULLAGE_TEST_CASES", 30), first = number("ULLAGE_TEST_SEED", 1);
+    uint64_t cases = number("ULLAGE_TEST_CASES", CASES), first = number("ULLAGE_TEST_SEED", 1);
     const char *only = getenv("ULLAGE_TEST_OP");
     (void)state;
     for (int i = 0; ull__ops[i] != NULL; ++i) {
@@ -100,7 +104,7 @@ static void poison(const struct cases *c, struct ref *ref, uint64_t seed)
 /* A loss scale hangs on it: what the definition makes infinite or no number is neither lost nor made up. */
 static void what_is_not_finite_stays_so(void **state)
 {
-    uint64_t cases = number("ULLAGE_TEST_CASES", 30), first = number("ULLAGE_TEST_SEED", 1);
+    uint64_t cases = number("ULLAGE_TEST_CASES", CASES), first = number("ULLAGE_TEST_SEED", 1);
     const char *only = getenv("ULLAGE_TEST_OP");
     (void)state;
     for (int i = 0; ull__ops[i] != NULL; ++i) {
@@ -199,11 +203,11 @@ static void fill_model(struct ref *ref, const struct ull__graph *g, int64_t clas
 static void steps_of_models_too(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 6 * sizeof(models) / sizeof(models[0]); ++i) {
-        const char *text = models[i / 6].text;
+    for (size_t i = 0; i < STEPS * sizeof(models) / sizeof(models[0]); ++i) {
+        const char *text = models[i / STEPS].text;
         enum ull__type type = types[1 + i % 3];
         struct cases c = {.graph = step_of(text, type, i / 3 % 2 == 0)};
-        ull__graph_values(c.graph, models[i / 6].batch, c.values);
+        ull__graph_values(c.graph, models[i / STEPS].batch, c.values);
         struct running r = {.backend = backends[i % BACKENDS],
                             .c = &c,
                             .ref = ref_create(c.graph, c.values),
@@ -211,7 +215,7 @@ static void steps_of_models_too(void **state)
                             .what = text};
         assert_int_equal(r.backend->ops->layouts(r.backend, c.graph, c.values, r.layouts, NULL),
                          ULL_OK);
-        fill_model(r.ref, c.graph, models[i / 6].classes);
+        fill_model(r.ref, c.graph, models[i / STEPS].classes);
         for (r.node = 0; r.node < c.graph->node_count; ++r.node) {
             check_node(&r, i % 2 == 0);
         }
