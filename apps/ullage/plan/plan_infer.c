@@ -7,7 +7,10 @@
 #include "infer.h"
 #include "plan_cmd.h"
 #include "plan_words.h"
+#include "profiles.h"
 #include "size.h"
+
+enum { DEVICES_MOST = 32 };
 
 struct answer {
     const struct plan_options *options;
@@ -86,6 +89,108 @@ static void put_text(struct ull_json *json, const char *key, const char *value)
     ull__json_string(json, value);
 }
 
+static void put_ladder(struct ull_json *json, const struct answer *answer)
+{
+    int count;
+    const struct ull__infer_plan *plans = ull__infer_plans(answer->inference, &count);
+    ull__json_key(json, "ladder");
+    ull__json_array(json);
+    for (int i = 0; i < count; ++i) {
+        ull__json_object(json);
+        put_i64(json, "budget_bytes",
+                plans[i].peak_bytes + (int64_t)answer->options->profile.outside_bytes);
+        put_number(json, "step_seconds", plans[i].seconds);
+        put_i64(json, "micro_batch", plans[i].micro_batch);
+        ull__json_object_end(json);
+    }
+    ull__json_array_end(json);
+}
+
+/* --- Other devices --- */
+
+/* The same question for a built-in device and all of its memory; false: it cannot compute in these types, or no memory. */
+static bool ask_device(const struct answer *answer, int device, struct plan_options *options,
+                       struct answer *other)
+{
+    *options = *answer->options;
+    *other = (struct answer){.model = answer->model};
+    if (plan_profile_read(plan_profile_text(device), "built in", &options->profile, NULL) != ULL_OK) {
+        return false;
+    }
+    options->budget = (int64_t)options->profile.memory_bytes;
+    return find(options, answer->model, options->infer.weights, other, NULL) == ULL_OK;
+}
+
+/* Numbers of the built-in devices, the smallest first. Returns how many. */
+static int devices_by_memory(int order[DEVICES_MOST])
+{
+    uint64_t bytes[DEVICES_MOST];
+    int count = 0;
+    for (; plan_profile_text(count) != NULL && count < DEVICES_MOST; ++count) {
+        struct ull__profile profile;
+        int at = count;
+        if (plan_profile_read(plan_profile_text(count), "built in", &profile, NULL) != ULL_OK) {
+            break;
+        }
+        for (; at > 0 && bytes[at - 1] > profile.memory_bytes; --at) {
+            bytes[at] = bytes[at - 1];
+            order[at] = order[at - 1];
+        }
+        bytes[at] = profile.memory_bytes;
+        order[at] = count;
+    }
+    return count;
+}
+
+static void put_fit(struct ull_json *json, const struct answer *answer)
+{
+    int order[DEVICES_MOST], count = devices_by_memory(order);
+    ull__json_key(json, "fit");
+    ull__json_array(json);
+    for (int i = 0; i < count; ++i) {
+        struct plan_options options;
+        struct answer other;
+        if (ask_device(answer, order[i], &options, &other) && other.feasible) {
+            ull__json_object(json);
+            put_text(json, "device", options.profile.name);
+            put_i64(json, "memory_bytes", options.budget);
+            put_i64(json, "peak_bytes", plan_of(&other)->peak_bytes);
+            put_i64(json, "smallest_feasible_bytes", other.smallest_bytes);
+            put_number(json, "step_seconds", plan_of(&other)->seconds);
+            put_number(json, "samples_per_second",
+                       (double)options.request.batch / plan_of(&other)->seconds);
+            ull__json_object_end(json);
+        }
+        ull__infer_destroy(other.inference);
+    }
+    ull__json_array_end(json);
+}
+
+static void print_fit(const struct answer *answer)
+{
+    int order[DEVICES_MOST], count = devices_by_memory(order);
+    printf("\n  %-12s %12s %12s %12s\n", "device", "has", "peak", "a pass");
+    for (int i = 0; i < count; ++i) {
+        struct plan_options options;
+        struct answer other;
+        char has[ULL_SIZE_TEXT], needs[ULL_SIZE_TEXT], seconds[32];
+        bool can = ask_device(answer, order[i], &options, &other);
+        plan_bytes_text(options.budget, has);
+        if (!can) {
+            printf("  %-12s %12s cannot compute in %s\n", options.profile.name, has,
+                   ull__weights_text(options.infer.weights));
+        } else if (!other.feasible) {
+            printf("  %-12s %12s does not hold it: %s are needed\n", options.profile.name, has,
+                   ull__size_text_up((uint64_t)other.smallest_bytes, needs));
+        } else {
+            printf("  %-12s %12s %12s %12s\n", options.profile.name, has,
+                   plan_bytes_text(plan_of(&other)->peak_bytes, needs),
+                   plan_seconds_text(plan_of(&other)->seconds, false, seconds, sizeof(seconds)));
+        }
+        ull__infer_destroy(other.inference);
+    }
+}
+
 static void put_cache(struct ull_json *json, const struct answer *answer)
 {
     const struct ull__infer_plan *plan = plan_of(answer);
@@ -125,6 +230,12 @@ static bool print_json(const struct answer *answer)
     put_components(&json, answer);
     if (ull__infer_cache_bytes(answer->inference) > 0) {
         put_cache(&json, answer);
+    }
+    if (options->ladder) {
+        put_ladder(&json, answer);
+    }
+    if (options->fit) {
+        put_fit(&json, answer);
     }
     put_number(&json, "planning_seconds", answer->planning_seconds);
     ull__json_object_end(&json);
@@ -250,6 +361,9 @@ static void print_text(const struct answer *answer)
     print_kinds(answer);
     if (options->ladder) {
         print_ladder(answer);
+    }
+    if (options->fit) {
+        print_fit(answer);
     }
     printf("\n(*) the context and handles of libraries, taken from the budget first\n");
 }

@@ -301,7 +301,7 @@ static void note_mode(int option, const char *name, struct typed *typed)
     static const int training[] = {OPTION_OPTIMIZER,    OPTION_PRECISION,     OPTION_BN_GROUP,
                                    OPTION_ACCUMULATION, OPTION_RECOMPUTE_MIN, OPTION_HOST,
                                    OPTION_CLIP,         OPTION_DEVICES,       OPTION_LIKE,
-                                   OPTION_HTML,         OPTION_FIT,           OPTION_PARALLEL};
+                                   OPTION_HTML,         OPTION_PARALLEL};
     for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); ++i) {
         typed->of_training = option == training[i] ? name : typed->of_training;
     }

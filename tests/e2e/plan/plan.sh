@@ -85,6 +85,11 @@ is '... one more does not' "$CODE:$(figure 'd["feasible"]')" 1:false
 smallest=$(figure 'd["smallest_feasible_bytes"]')
 plan gpt2-124m --mode inference --weights int8 --context 512 --requests $((most + 1)) --device t4 -m "$smallest"
 is '... but with the budget that is said' "$CODE" 0
+plan llama --mode inference --weights bf16 --device h200 --requests 300 --fit --ladder -o json
+is '... devices that hold one' "$(figure '[f["device"] for f in d["fit"]]')" '["rtx4090", "jetson-agx", "a100-80g", "h200"]'
+is '... and budgets' "$(figure 'd["ladder"][-1]["budget_bytes"] == d["smallest_feasible_bytes"]')" true
+plan llama --mode inference --weights bf16 --device h200 --requests 300 --fit
+like '... those that do not, and why' "$OUT" 't4 .* cannot compute in bf16.*cpu .*does not hold it: [0-9.]+ GiB'
 refused 'requests of what keeps nothing' 2 'no causal attention' resnet18 --mode inference --requests 4
 refused 'an option of the other mode' 2 '--optimizer is not of --mode inference' mlp --mode inference --optimizer sgd
 refused 'and the other way round' 2 '--weights is not of --mode training' mlp --weights fp8
