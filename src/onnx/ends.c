@@ -75,6 +75,24 @@ static void check_batch(struct reader *r)
     reader_fail(r, ULL_E_FORMAT, "none of its inputs has a dimension for the samples of a batch");
 }
 
+/* A batch that was a number in the file must have gone all the way. */
+static void check_results(struct reader *r)
+{
+    const struct ull__graph *g = r->graph;
+    bool follows = g->output_count == 0 || r->first == 0;
+    for (int i = 0; i < g->output_count; ++i) {
+        const struct ull__tensor *of = &g->tensors[g->outputs[i]];
+        for (int j = 0; j < of->rank; ++j) {
+            follows |= !ull__dim_is_const(of->dims[j]);
+        }
+    }
+    if (!follows) {
+        reader_fail(
+            r, ULL_E_FORMAT,
+            "its outputs do not depend on the batch: write it with an open first dimension");
+    }
+}
+
 void put_ends(struct reader *r)
 {
     struct ull__graph *g = r->graph;
@@ -100,6 +118,7 @@ void put_ends(struct reader *r)
     }
     if (!r->options->as_is && reader_ok(r)) {
         check_batch(r);
+        check_results(r);
     }
     if (!r->options->as_is && !loss && reader_ok(r)) {
         put_loss(r);

@@ -48,9 +48,18 @@ void translate_gemm(struct call *call)
 {
     struct ull__graph *g = call->graph;
     double alpha = attribute_float(call, "alpha", 1), beta = attribute_float(call, "beta", 1);
+    bool turned[2] = {attribute_int(call, "transA", 0) != 0, attribute_int(call, "transB", 0) != 0};
     int a = tensor(call, 0), b = tensor(call, 1);
-    int y = ull__matmul(g, a, b, attribute_int(call, "transA", 0) != 0,
-                        attribute_int(call, "transB", 0) != 0);
+    if (a == ULL_NONE || b == ULL_NONE) {
+        return;
+    }
+    const struct ull__tensor *one = &g->tensors[a], *other = &g->tensors[b];
+    if (one->rank != 2 || other->rank != 2 ||
+        !same_size(call->reader, one->dims[turned[0] ? 0 : 1], other->dims[turned[1] ? 1 : 0])) {
+        call_fail(call, "the matrices do not fit for every batch");
+        return;
+    }
+    int y = ull__matmul(g, a, b, turned[0], turned[1]);
     y = alpha != 1 ? ull__unary_with(g, ULL_UNARY_SCALE, y, alpha, 0) : y;
     if (has_input(call, 2) && beta != 0 && y != ULL_NONE) {
         int c = tensor(call, 2);

@@ -171,8 +171,8 @@ static void follow_batch_beside(struct call *call, const struct value *x, int ra
 }
 
 /*
- * A shape that was written with the number of samples that the file was made with: the first dimension that is not
- * as before becomes a multiple of the batch, if then the elements are as many as there are.
+ * A shape that was written with the number of samples that the file was made with: one dimension becomes a multiple of
+ * the batch, so that the elements are as many as there are. Which one is a guess where several would do.
  */
 static bool follow_batch(struct call *call, const struct value *x, int rank, ull__dim *dims)
 {
@@ -189,17 +189,22 @@ static bool follow_batch(struct call *call, const struct value *x, int rank, ull
     if (same_size(call->reader, there, asked)) {
         return true;
     }
-    for (int i = 0; i < rank && first > 0; ++i) {
-        if (!ull__dim_is_const(dims[i]) || dims[i] % first != 0 ||
-            (i < x->rank && dims[i] == x->dims[i])) {
-            continue;
+    /* First a dimension of just that number; then multiples: of rows of a matrix, else behind what is as before. */
+    for (int turn = 0; turn < 2 && first > 0; ++turn) {
+        bool rows = turn == 1 && rank == 2 && x->rank > 2;
+        for (int i = 0; i < rank; ++i) {
+            bool fits =
+                ull__dim_is_const(dims[i]) && (turn == 0 ? dims[i] == first : dims[i] % first == 0);
+            if (!fits || (!rows && i < x->rank && dims[i] == x->dims[i])) {
+                continue;
+            }
+            ull__dim before = dims[i];
+            dims[i] = ull__dim_mul(g->symbols, g->batch, dims[i] / first);
+            if (same_size(call->reader, there, ull__dims_product(g, rank, dims))) {
+                return true;
+            }
+            dims[i] = before;
         }
-        ull__dim before = dims[i];
-        dims[i] = ull__dim_mul(g->symbols, g->batch, dims[i] / first);
-        if (same_size(call->reader, there, ull__dims_product(g, rank, dims))) {
-            return true;
-        }
-        dims[i] = before;
     }
     char texts[2][96];
     call_fail(call, "%s elements are not %s for every batch",

@@ -348,9 +348,36 @@ static void test_fixed_shapes(void **state)
     fixed_shape("2,6,4", "-1,2,4", "f32[3*batch, 2, 4]");
     fixed_shape("2,6,4", "12,4", "f32[6*batch, 4]");
     fixed_shape("2,6,4", "2,24", "f32[batch, 24]");
+    fixed_shape("1,6,4", "6,1,4", "f32[6, batch, 4]");
+    fixed_shape("2,6,4", "6,2,4", "f32[6, batch, 4]");
     fixed_shape("1,6,4", "1,-1", "f32[batch, 24]");
     fixed_shape("1,6,4", "6,4", "f32[6*batch, 4]");
     fixed_shape("1,6,4", "1,2,12", "f32[batch, 2, 12]");
+}
+
+/* Of attention with time in front: what is rows of a matrix, and heads beside the samples. */
+static void test_time_first(void **state)
+{
+    (void)state;
+    struct make *m = make_new(13);
+    make_input(m, "x", 1, "1,6,8");
+    make_ints(m, make_node(m, "Transpose", "x", "t"), "perm", "1,0,2");
+    make_list(m, "heads", "6,2,4");
+    make_list(m, "flat", "6,8");
+    make_list(m, "back", "6,1,8");
+    make_weight(m, "w", "8,8");
+    make_node(m, "Reshape", "t,heads", "q"); /* [6, 2 * batch, 4] */
+    make_node(m, "Reshape", "q,flat", "r");  /* [6 * batch, 8] */
+    make_node(m, "Gemm", "r,w", "l");
+    make_node(m, "Reshape", "l,back", "y"); /* [6, batch, 8] */
+    make_output(m, "y");
+    make_output(m, "q");
+    struct ull__graph *g = accepted(m);
+    char text[64];
+    assert_string_equal(ull__tensor_text(g, g->outputs[0], text, sizeof(text)), "f32[6, batch, 8]");
+    assert_string_equal(ull__tensor_text(g, g->outputs[1], text, sizeof(text)),
+                        "f32[6, 2*batch, 4]");
+    ull__graph_destroy(g);
 }
 
 static void test_sizes(void **state)
@@ -561,8 +588,9 @@ int main(void)
         cmocka_unit_test(test_names),       cmocka_unit_test(test_operators),
         cmocka_unit_test(test_shapes),      cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_fixed_batch), cmocka_unit_test(test_fixed_shapes),
-        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_external),    cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_time_first),  cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_losses),      cmocka_unit_test(test_external),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
