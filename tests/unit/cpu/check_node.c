@@ -213,7 +213,23 @@ static double most_of(struct ref *ref, int tensor)
     return most;
 }
 
-/* How large the numbers are that a sum of this node is made of. */
+/* How many elements of the largest input go into one of the result, at least 1. */
+static double terms_of(const struct running *r)
+{
+    const struct ull__node *node = &r->c->graph->nodes[r->node];
+    double most = 1, results = 1;
+    for (int i = 0; i < node->input_count; ++i) {
+        if (node->inputs[i] != ULL_NONE) {
+            most = fmax(most, (double)ref_count(r->ref, node->inputs[i]));
+        }
+    }
+    if (node->output_count > 0) {
+        results = fmax(1, (double)ref_count(r->ref, node->outputs[0]));
+    }
+    return fmax(1, most / results);
+}
+
+/* How large the numbers are that a sum of this node is made of, and the sums on the way: those of long ones are larger. */
 static double magnitude(struct running *r)
 {
     const struct ull__node *node = &r->c->graph->nodes[r->node];
@@ -225,7 +241,7 @@ static double magnitude(struct running *r)
         most = floats ? fmax(most, of) : most;
         product *= floats && i < 2 ? fmax(of, 1) : 1;
     }
-    return fmax(most, product);
+    return fmax(most, product) * fmax(1, sqrt(terms_of(r)) / 4);
 }
 
 static double unit(enum ull__type type)
