@@ -44,6 +44,11 @@ void ull__gemm(const struct ull__cpu_library *library, bool transpose_a, bool tr
     }
     bool fits = m <= INT_MAX && n <= INT_MAX && k <= INT_MAX && lda <= INT_MAX && ldb <= INT_MAX &&
                 ldc <= INT_MAX;
+    if (fits && k > 0 && library != NULL && library->dnnl_gemm != NULL) {
+        library->dnnl_gemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a, lda,
+                           b, ldb, beta, c, ldc);
+        return;
+    }
     if (library == NULL || library->sgemm == NULL || !fits || k == 0) {
         plain(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
         return;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define TEXT(x) #x
 #define STRING(x) TEXT(x)
@@ -23,21 +24,43 @@ static void *symbol(void *handle, const char *name)
     return handle != NULL ? dlsym(handle, name) : NULL;
 }
 
+/*
+ * OpenBLAS takes processors that it does not know, as newer ones than itself, for the oldest of their kind, and is four times
+ * slower there than it could be.
+ */
+static bool is_outdated(const char *core)
+{
+    static const char *const old[] = {"Prescott", "Core2", "Penryn",      "Dunnington",
+                                      "Nehalem",  "Atom",  "Sandybridge", "Generic"};
+    bool modern = false;
+#if defined(__x86_64__)
+    modern = __builtin_cpu_supports("avx2");
+#endif
+    for (size_t i = 0; i < sizeof(old) / sizeof(old[0]) && core != NULL && modern; ++i) {
+        if (strcasecmp(core, old[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void load_blas(struct ull__cpu_library *library)
 {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", NULL};
     library->blas = load_first(names);
     ull__sgemm_fn *sgemm;
     void (*threads)(int);
-    char *(*config)(void);
+    char *(*config)(void), *(*core)(void);
     *(void **)&sgemm = symbol(library->blas, "cblas_sgemm");
     *(void **)&threads = symbol(library->blas, "openblas_set_num_threads");
     *(void **)&config = symbol(library->blas, "openblas_get_config");
+    *(void **)&core = symbol(library->blas, "openblas_get_corename");
     if (sgemm == NULL || threads == NULL) {
         return;
     }
     threads(1);
     library->sgemm = sgemm;
+    library->outdated = core != NULL && is_outdated(core());
     /* "OpenBLAS 0.3.21 DYNAMIC_ARCH ...": name and version. */
     const char *text = config != NULL ? config() : "OpenBLAS";
     size_t length = strcspn(text, " ");
@@ -80,6 +103,10 @@ void ull__libraries_load(struct ull__cpu_library *library, struct ull__team *tea
     library->threads = ull__team_threads(team);
     load_blas(library);
     load_dnnl(library);
+    if (library->dnnl != NULL && (library->sgemm == NULL || library->outdated)) {
+        *(void **)&library->dnnl_gemm = symbol(library->dnnl, "dnnl_sgemm");
+        library->blas_name[0] = library->dnnl_gemm != NULL ? '\0' : library->blas_name[0];
+    }
     if (library->set_threads != NULL) {
         ull__team_run(team, one_thread, library);
     }

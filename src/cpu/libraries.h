@@ -8,6 +8,7 @@
 #define ULLAGE_CPU_LIBRARIES_H
 
 #include <dnnl.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "team.h"
@@ -57,8 +58,10 @@ typedef void ull__sgemm_fn(int order, int transpose_a, int transpose_b, int m, i
     ULL_DNNL_OF_VERSION(X)
 
 struct ull__cpu_library {
-    void *blas, *dnnl; /* handles; NULL: not there */
-    ull__sgemm_fn *sgemm;
+    void *blas, *dnnl;    /* handles; NULL: not there */
+    ull__sgemm_fn *sgemm; /* OpenBLAS's; NULL: not there, or not made for this processor */
+    __typeof__(&dnnl_sgemm) dnnl_gemm; /* then oneDNN's, which is; NULL: sgemm, or neither is there */
+    bool outdated;                     /* OpenBLAS does not know this processor */
     char blas_name[64];
 #define X(name) __typeof__(&dnnl_##name) name;
     ULL_DNNL_FUNCTIONS(X)
