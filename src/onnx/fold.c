@@ -16,8 +16,7 @@ void strides_of(int rank, const ull__dim *dims, int64_t *strides)
     }
 }
 
-/* The number of elements; -1: not a number, or more than are folded. */
-static int64_t count_of(int rank, const ull__dim *dims)
+int64_t cells_count(int rank, const ull__dim *dims)
 {
     int64_t count = 1;
     for (int i = 0; i < rank; ++i) {
@@ -64,7 +63,7 @@ static void walk_next(struct walk *walk, const int64_t *const strides[], int64_t
 bool fold_move(const struct call *call, struct value *from, int64_t base, int rank,
                const ull__dim *dims, const int64_t *strides)
 {
-    int64_t count = count_of(rank, dims), at[1] = {base};
+    int64_t count = cells_count(rank, dims), at[1] = {base};
     if (count < 0 || !value_cells(call->reader, from)) {
         return false;
     }
@@ -86,7 +85,7 @@ bool fold_move(const struct call *call, struct value *from, int64_t base, int ra
 bool fold_same(const struct call *call, struct value *from, int rank, const ull__dim *dims)
 {
     int64_t strides[ULL_RANK];
-    if (count_of(rank, dims) != from->count) {
+    if (cells_count(rank, dims) != from->count) {
         return false;
     }
     strides_of(rank, dims, strides);
@@ -238,7 +237,7 @@ bool fold_binary(const struct call *call, enum ull__binary kind)
         !ull__dims_broadcast(r->graph, a->rank, a->dims, b->rank, b->dims, &rank, dims)) {
         return false;
     }
-    int64_t count = count_of(rank, dims), strides[2][ULL_RANK], at[2] = {0, 0};
+    int64_t count = cells_count(rank, dims), strides[2][ULL_RANK], at[2] = {0, 0};
     union cell *cells = cells_new(r, count);
     if (cells == NULL) {
         return false;
@@ -367,7 +366,7 @@ bool fold_where(const struct call *call)
         !ull__dims_broadcast(r->graph, c->rank, c->dims, both, some, &rank, dims)) {
         return false;
     }
-    int64_t count = count_of(rank, dims), strides[3][ULL_RANK], at[3] = {0, 0, 0};
+    int64_t count = cells_count(rank, dims), strides[3][ULL_RANK], at[3] = {0, 0, 0};
     union cell *cells = cells_new(r, count);
     if (cells == NULL) {
         return false;
@@ -384,85 +383,6 @@ bool fold_where(const struct call *call)
     }
     put_cells(call, a->type, rank, dims, count, cells);
     return true;
-}
-
-bool fold_concat(const struct call *call, int axis)
-{
-    struct reader *r = call->reader;
-    struct value *first = input(call, 0);
-    ull__dim dims[ULL_RANK];
-    if (first == NULL || !all_known(call)) {
-        return false;
-    }
-    memcpy(dims, first->dims, sizeof(dims));
-    dims[axis] = 0;
-    int64_t before = 1, after = 1;
-    for (int i = 0; i < first->rank; ++i) {
-        before *= i < axis ? first->dims[i] : 1;
-        after *= i > axis ? first->dims[i] : 1;
-    }
-    for (int i = 0; (size_t)i < call->node->n_input; ++i) {
-        const struct value *part = input(call, i);
-        if (part == NULL || part->rank != first->rank || part->type != first->type ||
-            part->count != before * part->dims[axis] * after) {
-            return false;
-        }
-        dims[axis] += part->dims[axis];
-    }
-    union cell *cells = cells_new(r, count_of(first->rank, dims));
-    if (cells == NULL) {
-        return false;
-    }
-    union cell *to = cells;
-    for (int64_t row = 0; row < before; ++row) {
-        for (int i = 0; (size_t)i < call->node->n_input; ++i) {
-            const struct value *part = input(call, i);
-            int64_t run = part->dims[axis] * after;
-            memcpy(to, part->cells + row * run, (size_t)run * sizeof(*to));
-            to += run;
-        }
-    }
-    put_cells(call, first->type, first->rank, dims, to - cells, cells);
-    return true;
-}
-
-bool fold_gather(const struct call *call, int axis)
-{
-    struct reader *r = call->reader;
-    struct value *x = input(call, 0), *index = input(call, 1);
-    ull__dim dims[2 * ULL_RANK];
-    int rank = 0;
-    if (x == NULL || index == NULL || x->weight || !value_cells(r, x) || !value_cells(r, index) ||
-        x->rank + index->rank - 1 > ULL_RANK) {
-        return false;
-    }
-    int64_t before = 1, after = 1;
-    for (int i = 0; i < x->rank; ++i) {
-        for (int j = 0; i == axis && j < index->rank; ++j) {
-            dims[rank++] = index->dims[j];
-        }
-        if (i != axis) {
-            dims[rank++] = x->dims[i];
-        }
-        before *= i < axis ? x->dims[i] : 1;
-        after *= i > axis ? x->dims[i] : 1;
-    }
-    int64_t count = count_of(rank, dims);
-    union cell *cells = cells_new(r, count), *to = cells;
-    for (int64_t row = 0; cells != NULL && row < before; ++row) {
-        for (int64_t i = 0; i < index->count; ++i) {
-            int64_t at = index->cells[i].whole;
-            at += at < 0 ? x->dims[axis] : 0;
-            if (at < 0 || at >= x->dims[axis]) {
-                call_fail(call, "element %lld of %lld", (long long)at, (long long)x->dims[axis]);
-                return true;
-            }
-            memcpy(to, x->cells + (row * x->dims[axis] + at) * after, (size_t)after * sizeof(*to));
-            to += after;
-        }
-    }
-    put_cells(call, x->type, rank, dims, count, cells);
-    return cells != NULL;
 }
 
 bool fold_cast(const struct call *call, enum ull__type to)
@@ -497,7 +417,7 @@ bool fold_cast(const struct call *call, enum ull__type to)
 bool fold_fill(const struct call *call, enum ull__type type, int rank, const ull__dim *dims,
                union cell cell)
 {
-    int64_t count = count_of(rank, dims);
+    int64_t count = cells_count(rank, dims);
     union cell *cells = cells_new(call->reader, count);
     for (int64_t i = 0; cells != NULL && i < count; ++i) {
         cells[i] = cell;

@@ -171,7 +171,10 @@ void put_cells(const struct call *call, enum ull__type type, int rank, const ull
 /* An output that is the same as an input. */
 void put_same(const struct call *call, int i, struct value *value);
 
-/* --- fold.c --- */
+/* --- fold.c, fold_parts.c --- */
+
+/* The number of elements; -1: not a number, or more than are folded. */
+int64_t cells_count(int rank, const ull__dim *dims);
 
 /*
  * Elements of a value in another order: those at base + sum of index[i] * stride[i]. False: not folded, because they

@@ -253,10 +253,9 @@ static bool read_output_shape(struct call *call, struct pictures *p, const int *
 }
 
 /* Padding that is below zero is put around afterwards. */
-static int with_more(struct call *call, int y, struct ull__window *asked, const int less[2])
+static int with_more(const struct call *call, int y, const int less[2])
 {
     ull__dim before[4] = {0}, after[4] = {0};
-    (void)asked;
     if (less[0] == 0 && less[1] == 0) {
         return y;
     }
@@ -299,7 +298,7 @@ void translate_conv_transpose(struct call *call)
     bool grown = less[0] > 0 || less[1] > 0;
     int b = has_input(call, 2) ? tensor(call, 2) : ULL_NONE;
     int y = ull__conv_transpose2d(g, p.x, w, grown ? ULL_NONE : b, p.window);
-    y = y != ULL_NONE ? with_more(call, y, &p.window, less) : y;
+    y = y != ULL_NONE ? with_more(call, y, less) : y;
     y = y != ULL_NONE && grown && b != ULL_NONE ? ull__bias(g, y, b, 1) : y;
     put(call, 0, from_pictures(g, y, p.rank));
 }
