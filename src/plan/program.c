@@ -206,7 +206,7 @@ ull_status ull__program_create(const struct ull__graph *graph, const int64_t *va
     if (status == ULL_OK) {
         status = look(made, err);
     }
-    if (status == ULL_OK && !ull__program_order(made)) {
+    if (status == ULL_OK && !ull__program_order(made, profile)) {
         status = ull__fail(err, ULL_E_NO_MEMORY, "no memory for a program of %zu nodes", nodes - 1);
     }
     if (status != ULL_OK) {

@@ -60,7 +60,7 @@ ull_status ull__program_create(const struct ull__graph *graph, const int64_t *va
 void ull__program_destroy(struct ull__program *program);
 
 /* Puts items of the backward pass off that make more than they free. False without memory: nothing is changed. */
-bool ull__program_order(struct ull__program *program);
+bool ull__program_order(struct ull__program *program, const struct ull__profile *profile);
 
 /* Seconds of a node on a device: the larger of arithmetic and traffic, and a launch. */
 double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t *values,

@@ -14,7 +14,7 @@ enum {
     FEW = 13,
     EXACTLY_TRIED = 6,
     TAKEN_BACK = 48,
-    SQUEEZES = 6000,
+    SQUEEZES = 2500,
     WANDERINGS = 8000
 };
 

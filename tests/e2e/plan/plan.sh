@@ -96,7 +96,7 @@ refused 'and the other way round' 2 '--weights is not of --mode training' mlp --
 refused 'weights that are none' 2 'expected fp32, fp16' mlp --mode inference --weights fp4
 refused 'a mode that is none' 2 'expected training or inference' mlp --mode both
 
-plan gpt2-124m:context=256 --batch 64 --devices 3 --parallel pipeline --device t4 -o json
+plan llama:layers=4,width=1024,heads=4,kv_heads=4,hidden=2048,vocab=1000,context=512 --batch 24 --devices 3 --parallel pipeline --device t4 -o json
 is 'a pipeline' "$CODE:$(figure '[d["parallel"]["kind"], len(d["parallel"]["stages"])]')" '0:["pipeline", 3]'
 is '... what most needs is the peak' "$(figure 'max(s["peak_bytes"] for s in d["parallel"]["stages"]) == d["peak_bytes"]')" true
 is '... with micro-batches in flight' "$(figure '[s["in_flight"] for s in d["parallel"]["stages"]]')" '[3, 2, 1]'
