@@ -257,6 +257,9 @@ static ull_status place(const struct ull__inference *made, const struct ull__pro
                            (int64_t)height + cache_bytes(made, made->request.requests);
     } else if (status == ULL_E_NO_MEMORY) {
         status = ull__fail(err, status, "no memory for the addresses of '%s'", made->graph->name);
+    } else {
+        status = ull__fail(err, status, "what %lld samples of '%s' make is larger than there can be",
+                           (long long)plan->micro_batch, made->graph->name);
     }
     free(stays);
     free(offsets);

@@ -157,8 +157,12 @@ static void print_stages(const struct answer *answer)
     for (int i = 0; i < answer->options->request.devices; ++i) {
         const struct ull__stage *stage = &plan->stages[i];
         char parts[64], weights[32], peak[ULL_SIZE_TEXT], seconds[32];
-        snprintf(parts, sizeof(parts), "%s .. %s", part_name(answer, stage->first, 14),
-                 part_name(answer, stage->last, 14));
+        if (stage->first == stage->last) {
+            snprintf(parts, sizeof(parts), "%s", part_name(answer, stage->first, 33));
+        } else {
+            snprintf(parts, sizeof(parts), "%s .. %s", part_name(answer, stage->first, 14),
+                     part_name(answer, stage->last, 14));
+        }
         snprintf(weights, sizeof(weights), "%.1f M", (double)stage->parameters / 1e6);
         printf("  %4d  %-33s %8s %4d %10s %10s\n", i, parts, weights, stage->in_flight,
                plan_bytes_text(stage->peak_bytes, peak),

@@ -90,6 +90,7 @@ is '... devices that hold one' "$(figure '[f["device"] for f in d["fit"]]')" '["
 is '... and budgets' "$(figure 'd["ladder"][-1]["budget_bytes"] == d["smallest_feasible_bytes"]')" true
 plan llama --mode inference --weights bf16 --device h200 --requests 300 --fit
 like '... those that do not, and why' "$OUT" 't4 .* cannot compute in bf16.*cpu .*does not hold it: [0-9.]+ GiB'
+refused 'a batch that overflows' 2 'larger than there can be' resnet50:image=2160x3840 --mode inference -b 4294967296
 refused 'requests of what keeps nothing' 2 'no causal attention' resnet18 --mode inference --requests 4
 refused 'an option of the other mode' 2 '--optimizer is not of --mode inference' mlp --mode inference --optimizer sgd
 refused 'and the other way round' 2 '--weights is not of --mode training' mlp --weights fp8
