@@ -15,7 +15,10 @@ two() {
     local name=$1
     shift
     if [ "$PAIRS" -gt 1 ]; then
-        taskset -c $((FIRST % PAIRS * 2)),$((FIRST % PAIRS * 2 + 1)) "$@" >"$OUT/$name" 2>"$OUT/$name.err" &
+        (
+            taskset -cp $((FIRST % PAIRS * 2)),$((FIRST % PAIRS * 2 + 1)) "$BASHPID" >/dev/null
+            "$@"
+        ) >"$OUT/$name" 2>"$OUT/$name.err" &
     else
         "$@" >"$OUT/$name" 2>"$OUT/$name.err"
     fi
@@ -37,14 +40,16 @@ quarter() {
     done
 }
 
-two fashion "$ULLAGE" train resnet20:width=8 --data "$FASHION" --memory 128MiB --epochs "${EPOCHS:-13}" --lr 0.1 --precision fp32 -o ndjson
+PARTS=${PARTS:-fashion text ablation resnet18 gpt}
+wanted() { [[ " $PARTS " == *" $1 "* ]]; }
+wanted fashion && two fashion "$ULLAGE" train resnet20:width=8 --data "$FASHION" --memory 128MiB --epochs "${EPOCHS:-13}" --lr 0.1 --precision fp32 -o ndjson
 for rate in ${RATES:-0.001 0.002 0.004}; do
-    two "text.$rate" timeout 540 "$ULLAGE" train gpt-char:context=128 --data "$TEXT" --memory 512MiB --batch 32 --lr "$rate" \
+    wanted text && two "text.$rate" timeout 540 "$ULLAGE" train gpt-char:context=128 --data "$TEXT" --memory 512MiB --batch 32 --lr "$rate" \
         --max-steps "${STEPS:-2200}" --precision fp32 --save "$OUT/save.$rate" -o ndjson
 done
-two ablation "$ULLAGE" train resnet20:width=8 --data "$FASHION" --epochs 1 --ablation
-two quarter.resnet18 quarter resnet18 resnet18:stem=3,image=28,channels=1,classes=10 --data "$FASHION" --batch 512 --optimizer sgd --bn-group 64
-two quarter.gpt quarter gpt gpt-char:context=256,layers=6,width=192,heads=6 --data "$TEXT" --batch 64
+wanted ablation && two ablation "$ULLAGE" train resnet20:width=8 --data "$FASHION" --epochs "${TABLE_EPOCHS:-2}" --ablation
+wanted resnet18 && two quarter.resnet18 quarter resnet18 resnet18:stem=3,image=28,channels=1,classes=10 --data "$FASHION" --batch 512 --optimizer sgd --bn-group 64
+wanted gpt && two quarter.gpt quarter gpt gpt-char:context=256,layers=6,width=192,heads=6 --data "$TEXT" --batch 64
 wait
 for file in "$OUT"/*; do
     [ -f "$file" ] && echo "== ${file##*/}" && tail -n 12 "$file" | cut -c1-400
