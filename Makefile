@@ -1,7 +1,7 @@
 # A thin front to CMake. `make demo` or `make test` is all that a fresh Debian 12 needs.
 #
 #   make                 builds what users run: build/release/ullage
-#   make demo            builds, then shows the budgets at work on a fake GPU (bench/demo.sh)
+#   make demo            builds, then trains at three budgets and shows budgets at work on a fake GPU (bench/demo.sh)
 #   make test            builds, then runs all tests that need no GPU
 #   make asan, make tsan the same tests with sanitizers
 #   make install         to DESTDIR and PREFIX (/usr/local)
@@ -34,6 +34,7 @@ all:
 	$(call build,release)
 
 demo: all
+	@tools/need-packages dataset-fashion-mnist
 	bench/demo.sh
 
 test:

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 #
-# demo.sh: what ullage does, on a card that is not there. `make demo` runs it.
+# demo.sh: what ullage does, on the processor and on a card that is not there. `make demo` runs it.
 #
-# Part 1 replays a training run of ResNet-50 that was recorded from PyTorch (bench/traces) on a fake card
+# First a small residual network is trained on Fashion-MNIST at three budgets, the last one a quarter of what it needs
+# by itself. Part 1 replays a training run of ResNet-50 that was recorded from PyTorch (bench/traces) on a fake card
 # of 6 GiB under several settings; part 2 starts two programs that each take all free memory, as TensorFlow
 # does. All numbers come from these runs. Allocation only: nothing is computed.
 #
@@ -92,6 +93,46 @@ for needed in "$ullage" "$LD_LIBRARY_PATH/libcuda.so.1" "$trace"; do
         exit 1
     fi
 done
+
+# --- a training ------------------------------------------------------------------------------------
+
+# train BUDGET OPTION...: 200 steps; the last object of the stream into a file.
+train() {
+    local budget=$1
+    shift
+    "$ullage" train resnet20:width=8 --data "${FASHION:-/usr/share/datasets/fashion-mnist}" --memory "$budget" --max-steps 200 \
+        --eval-samples 2000 -o ndjson "$@" 2>"$work/train.err" | tail -n 1 | sed 's/,"/,\n"/g; s/^{/{\n/; s/}$/\n}/' >"$work/train.json"
+}
+
+train_row() {
+    printf '%-14s %8s  %10s %6.0f  %8.3f  %s\n' "$1" "$2" "$(awk -v b="$(field "$work/train.json" measured_peak_bytes)" \
+        'BEGIN { printf "%.1f MiB", b / 1048576 }')" "$(awk -v s="$(field "$work/train.json" seconds)" 'BEGIN { print 200 * 128 / s }')" \
+        "$(field "$work/train.json" accuracy)" "$(field "$work/train.json" plan)"
+    [ "$(field "$work/train.json" measured_peak_bytes)" = "$(field "$work/train.json" predicted_peak_bytes)" ] ||
+        printf '  the peak is not what was predicted\n'
+}
+
+mib() {
+    awk -v bytes="$1" 'BEGIN { printf "%.0f MiB", bytes / 1048576 }'
+}
+
+if [ -d "${FASHION:-/usr/share/datasets/fashion-mnist}" ]; then
+    printf '%sA residual network, 200 steps of 128 pictures, on the processor%s (48 MiB of a budget are for the program itself)\n\n' \
+        "$bold" "$plain"
+    printf '%-14s %8s  %10s %6s  %8s  %s\n' '' '' 'peak, as' 'per' '' ''
+    printf '%-14s %8s  %10s %6s  %8s  %s\n' setting budget 'predicted' second accuracy plan
+    train 1GiB --precision fp32 --max-accumulation 1 --recompute-min 1TiB
+    need=$(field "$work/train.json" measured_peak_bytes)
+    train_row plain 1024MiB
+    for part in 2 4; do
+        budget=$((need / part + 48 * 1048576))
+        train $budget
+        train_row "1/$part of that" "$(mib $budget | tr -d ' ')"
+    done
+    printf '\n'
+fi
+
+# --- part 1 ----------------------------------------------------------------------------------------
 
 printf '%sResNet-50, batch 64, 8 steps, on a card of 6 GiB%s (recorded; peak 3.3 GiB live)\n\n' "$bold" "$plain"
 printf '%-21s %8s %10s %11s\n' '' '' 'held by' 'operations'

@@ -170,7 +170,7 @@ _ullage() {
                 gpt2-355m gpt2-774m gpt2-1558m gpt-char llama'
         fi
         ;;
-    train:--data | eval:--data | train:--plan | train:--html | train:--save)
+    train:--data | eval:--data | train:--plan | train:--html | train:--trace | train:--save)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
@@ -183,7 +183,7 @@ _ullage() {
         words='-m --memory --data -b --batch -e --epochs --max-steps --lr --schedule --warmup --optimizer --momentum
             --weight-decay --clip --precision --loss-scale --bn-group --min-batch --max-batch --max-accumulation
             --host-memory --recompute-min --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
-            --threads --seed --html -o -h --help'
+            --threads --seed --html --trace -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 bert-base gpt2-124m gpt-char llama'
         fi

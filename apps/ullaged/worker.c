@@ -155,14 +155,12 @@ static ull_status lock_group(struct ull__ledger *ledger, bool *waited, struct ul
     return status;
 }
 
-/* Another worker had the group, and was to do the same with it. */
-static ull_status as_the_other(struct ull__ledger *ledger, bool out, struct ull_error *err)
+/* Another worker had the group, and was to do the same with it. Where it failed, this one finds out why. */
+static bool is_done(struct ull__ledger *ledger, bool out)
 {
     struct ull__job_view view;
     ull__ledger_job(ledger, &view);
-    if (view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING))
-        return ULL_OK;
-    return ull__fail(err, ULL_E_SYSTEM, "its group could not be %s", out ? "suspended" : "resumed");
+    return view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
 }
 
 /* The driver frees what the dead held a little later. */
@@ -213,11 +211,9 @@ static ull_status act(enum worker_task task, const char *path, unsigned int expe
     }
     if (task == WORKER_SWEEP)
         sweep(ledger);
-    else if (in_group && waited && task != WORKER_SETTLE)
-        status = as_the_other(ledger, task == WORKER_OUT, err);
     else if (task == WORKER_SETTLE)
         status = settle(ledger, &options, moved, err);
-    else
+    else if (!(in_group && waited && is_done(ledger, task == WORKER_OUT)))
         status = task == WORKER_OUT ? job_move_out(ledger, &options, moved, err)
                                     : job_move_back(ledger, &options, moved, err);
     ull__ledger_close(ledger);

@@ -231,18 +231,28 @@ static ull_status make_planner(struct ull__session *session, struct ull_error *e
     return status;
 }
 
-static ull_status nothing_fits(struct ull__session *session, uint64_t budget, struct ull_error *err)
+/* running: a plan of the precision and with the places of state that there are now. */
+static ull_status nothing_fits(struct ull__session *session, uint64_t budget, bool running,
+                               struct ull_error *err)
 {
-    int smallest = ull__planner_smallest(session->planner), count;
+    int count;
+    int64_t least = INT64_MAX;
     const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
-    const struct ull__profile *profile = ull__planner_profile(session->planner);
-    uint64_t needed =
-        smallest != ULL_NONE ? (uint64_t)plans[smallest].peak_bytes + profile->outside_bytes : 0;
-    return ull__fail(
-        err, ULL_E_NO_MEMORY,
-        "no plan for '%s' with batches of %lld fits %llu bytes; the smallest needs %llu",
-        session->options.model->name, (long long)session->options.plan.batch,
-        (unsigned long long)budget, (unsigned long long)needed);
+    const struct ull__plan *now = &plans[session->plan];
+    for (int i = 0; i < count; ++i) {
+        bool able = !running || (plans[i].precision == now->precision &&
+                                 plans[i].offload_optimizer == now->offload_optimizer);
+        int64_t peak =
+            able && plans[i].bound_bytes < least ? ull__planner_place(session->planner, i) : -1;
+        least = peak >= 0 && peak < least ? peak : least;
+    }
+    uint64_t needed = (uint64_t)least + ull__planner_profile(session->planner)->outside_bytes;
+    return ull__fail(err, ULL_E_NO_MEMORY,
+                     "no plan for '%s' with batches of %lld%s fits %llu bytes; the smallest needs "
+                     "%llu",
+                     session->options.model->name, (long long)session->options.plan.batch,
+                     running ? ", while it runs," : "", (unsigned long long)budget,
+                     (unsigned long long)needed);
 }
 
 static uint64_t profile_outside(const struct ull__session *session)
@@ -299,7 +309,7 @@ ull_status ull__session_create(const struct ull__session_options *options,
         ull__meter_rest(made->meter);
         int plan = choose(made, options->budget_bytes, false, 0, 0);
         status = plan != ULL_NONE ? take_plan(made, plan, err)
-                                  : nothing_fits(made, options->budget_bytes, err);
+                                  : nothing_fits(made, options->budget_bytes, false, err);
         /* The machine may have less than the budget allows: then the next plan down. */
         for (int64_t peak; status == ULL_E_NO_MEMORY && plan != ULL_NONE;) {
             peak = ull__planner_place(made->planner, plan);
@@ -344,7 +354,7 @@ ull_status ull__session_replan(struct ull__session *session, uint64_t budget_byt
 {
     int found = choose(session, budget_bytes, true, least, most);
     if (found == ULL_NONE) {
-        return nothing_fits(session, budget_bytes, err);
+        return nothing_fits(session, budget_bytes, true, err);
     }
     int before = session->plan;
     ull_status status = found != before ? take_plan(session, found, err) : ULL_OK;

@@ -63,6 +63,9 @@ static int run(const struct train_options *options)
         cli_say("the result could not be written");
         code = EXIT_FAILED;
     }
+    if (ran && options->trace != NULL && status == ULL_OK) {
+        status = train_trace_write(options->trace, &err);
+    }
     if (ran && options->html != NULL && status == ULL_OK) {
         status = train_write_html(&training, &err);
     }

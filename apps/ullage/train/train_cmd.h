@@ -16,7 +16,7 @@ enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT };
 struct train_options {
     const char *model, *data;
     enum train_output output;
-    const char *html, *save, *plan; /* paths; NULL: none */
+    const char *html, *save, *plan, *trace; /* paths; NULL: none */
     bool resume, ablation, augment;
     int64_t memory; /* bytes; 0: half of the machine's */
     bool automatic; /* --memory auto: follows what the machine has free */
@@ -142,6 +142,11 @@ int train_ablation(const struct train_options *options);
 /* Remembers a step for the page, if there will be one. False without memory. */
 bool train_note_point(struct training *training, const struct ull__step_result *result);
 ull_status train_write_html(const struct training *training, struct ull_error *err);
+
+/* train_trace.c: an observer of the backend, from any thread; and what it saw. */
+void train_trace_note(void *context, enum ull__queue queue, const char *what, double begin,
+                      double end);
+ull_status train_trace_write(const char *path, struct ull_error *err);
 
 /* train_print.c */
 void train_print_begin(const struct training *training);

@@ -302,7 +302,8 @@ ull_status train_open(const struct train_options *options, struct training *trai
         status = model_build(training->model_text, true, &training->graph, err);
     }
     if (status == ULL_OK) {
-        struct ull__cpu_options cpu = {.threads = options->threads};
+        struct ull__cpu_options cpu = {.threads = options->threads,
+                                       .observe = options->trace != NULL ? train_trace_note : NULL};
         status = ull__cpu_create(&cpu, &training->backend, err);
     }
     if (status == ULL_OK) {

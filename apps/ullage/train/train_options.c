@@ -56,6 +56,7 @@ static void print_help(void)
         "  --threads N            (default: all processors)\n"
         "  --seed N               of weights, order and dropout (default 1)\n"
         "  --html FILE            a page of loss, memory and plan\n"
+        "  --trace FILE           what ran when on which queue, for the Perfetto UI\n"
         "  -o text|json|ndjson    form of the output (default text)\n"
         "  -h, --help             this text\n"
         "\n"
@@ -92,6 +93,7 @@ enum {
     OPTION_THREADS,
     OPTION_SEED,
     OPTION_HTML,
+    OPTION_TRACE,
 };
 
 static const struct option long_options[] = {
@@ -125,6 +127,7 @@ static const struct option long_options[] = {
     {"no-augment", no_argument, NULL, OPTION_NO_AUGMENT},
     {"threads", required_argument, NULL, OPTION_THREADS},
     {"seed", required_argument, NULL, OPTION_SEED},
+    {"trace", required_argument, NULL, OPTION_TRACE},
     {"html", required_argument, NULL, OPTION_HTML},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -314,6 +317,9 @@ static int take_other(int option, const char *text, struct train_options *option
         return -1;
     case OPTION_SAVE:
         options->save = text;
+        return -1;
+    case OPTION_TRACE:
+        options->trace = text;
         return -1;
     case OPTION_HTML:
         options->html = text;

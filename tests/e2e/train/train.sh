@@ -36,6 +36,21 @@ train lenet --data "$DATA" --memory 49MiB --batch 4096 --precision fp32 --max-ac
 is "what cannot fit" "$CODE" 1
 like "is told with what would do" "$ERR" "no plan .* fits 51380224 bytes; the smallest needs [0-9]+"
 
+# --- a second region: copies go on while kernels run ---
+train gpt-char:context=64,layers=2,width=64,heads=2 --data synthetic,samples=2000 --memory $((OUTSIDE + 7600000)) --host-memory 64MiB \
+    --precision fp32 --batch 32 --max-accumulation 1 --max-steps 4 --eval-samples 8 --trace "$T/trace.json" -o json
+is "with state and activations in a second region" "$CODE:$ERR" "0:"
+is "which has its own bytes" "$(of "[d['host_bytes'] > 0, d['measured_peak_bytes'] == d['predicted_peak_bytes'] <= 7600000]")" '[true, true]'
+check "copies overlap with kernels" python3 - "$T/trace.json" <<'PYTHON'
+import json, sys
+events = [e for e in json.load(open(sys.argv[1]))['traceEvents'] if e['ph'] == 'X']
+kernels = sorted((e['ts'], e['ts'] + e['dur']) for e in events if e['tid'] == 1 and e['name'] not in ('copy', 'wait'))
+copies = [(e['ts'], e['ts'] + e['dur']) for e in events if e['tid'] > 1 and e['name'] == 'copy']
+assert len(copies) > 20, len(copies)
+overlap = sum(any(k[0] < c[1] and c[0] < k[1] for k in kernels) for c in copies)
+assert overlap > 10, (overlap, len(copies)) # how many is up to who else uses the processors
+PYTHON
+
 # --- saves ---
 RUN=(lenet --data "$DATA" --memory 64MiB --precision fp32 --max-steps 30 --save-every 10 --eval-samples 100 --optimizer adamw -o ndjson)
 train "${RUN[@]}" --save "$T/whole"
@@ -66,7 +81,7 @@ is "what was saved is evaluated" "$CODE:$ERR" "0:"
 is "on what was held out" "$(of "[d['samples'] > 100, 0 <= d['accuracy'] <= 1, d['loss'] > 0]")" '[true, true, true]'
 
 # --- a signal: what was trained is saved ---
-"$ULLAGE" train lenet --data "$DATA" --epochs 1000 --save "$T/term" -o ndjson >"$T/term.out" 2>"$T/term.err" &
+"$ULLAGE" train lenet --data "$DATA" --precision fp32 --epochs 1000 --save "$T/term" -o ndjson >"$T/term.out" 2>"$T/term.err" &
 PID=$!
 wait_for 10 grep -q '"step": 3' "$T/term.out"
 
