@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "session_private.h"
@@ -79,8 +80,9 @@ static uint64_t pages(const ull_device *device, uint64_t bytes)
 static ull_status open_pool(uint64_t bytes, ull_device **device, struct ull_pool **pool,
                             struct ull_error *err)
 {
-    ull_status status =
-        *device == NULL ? ull_device_open_host(UINT64_C(1) << 38, device, err) : ULL_OK;
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t size = 2 * bytes > machine ? 2 * bytes : machine;
+    ull_status status = *device == NULL ? ull_device_open_host(size, device, err) : ULL_OK;
     if (status != ULL_OK) {
         return status;
     }
@@ -91,6 +93,7 @@ static ull_status open_pool(uint64_t bytes, ull_device **device, struct ull_pool
     struct ull_pool_options options;
     ull_pool_options_init(&options);
     options.limit = limit;
+    options.address_factor = 4; /* of few requests, which do not need many places */
     return ull_pool_create(*device, &options, pool, err);
 }
 

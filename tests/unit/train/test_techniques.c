@@ -12,6 +12,10 @@
 
 #include <cmocka.h>
 
+#if defined(__SANITIZE_THREAD__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+
 #include "shuffle.h"
 #include "trainee.h"
 
@@ -291,13 +295,15 @@ static void overflows_are_skipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(offload_changes_nothing), /* threads that compute, and that copy */
+#if !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(recomputed_pictures),
         cmocka_unit_test(recomputed_tokens),
-        cmocka_unit_test(offload_changes_nothing),
         cmocka_unit_test(any_order_gives_the_same_bits),
         cmocka_unit_test(accumulation_is_the_same_training),
         cmocka_unit_test(a_plan_may_change),
         cmocka_unit_test(overflows_are_skipped),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
