@@ -93,7 +93,7 @@ static ull_status open_pool(uint64_t bytes, ull_device **device, struct ull_pool
     struct ull_pool_options options;
     ull_pool_options_init(&options);
     options.limit = limit;
-    options.address_factor = 4; /* of few requests, which do not need many places */
+    options.address_factor = 8; /* of few requests, which do not need many places */
     return ull_pool_create(*device, &options, pool, err);
 }
 
