@@ -8,8 +8,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
 
-# Moving is slow in these jobs, so that there is a half-way: 50 blocks of 40 MiB.
-SLOW=cuMemcpyDtoHAsync_v2=50ms,cuMemcpyHtoDAsync_v2=50ms
+# Moving is slow in these jobs, so that there is a half-way: 50 blocks of 40 MiB, in pieces of a few MiB.
+SLOW=cuMemcpyDtoHAsync_v2=15ms,cuMemcpyHtoDAsync_v2=15ms
 slow_job() { # NAME
     ULLAGE_FAKE_DELAY=$SLOW start_job "$1" init 0 alloc 40MiB 50 touch "$T/$1.has" wait "$T/$1.go" rounds 20 0 \
         sum touch "$T/$1.done" wait "$T/$1.end"

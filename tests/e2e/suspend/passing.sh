@@ -23,7 +23,7 @@ for size in 3M 4K; do
     run -q -m 2GiB -- "$WORKER" $(words "$T/plain.$size" $size 0)
     wanted=$(grep -E '^(imported|sum)' <<<"$OUT" | sort)
     # shellcheck disable=SC2046
-    spawn "$ULLAGE" run -q -m 2GiB --suspendable --name "job$size" -- "$WORKER" $(words "$T/s.$size" $size 20)
+    spawn "$ULLAGE" run -q -m 2GiB --suspendable --name "job$size" -- "$WORKER" $(words "$T/s.$size" $size 40)
     job=$PID
     wait_for 10 grep -q ^imported "$T/$job.out"
     held=$(job_value "job$size" resident_bytes)
