@@ -23,6 +23,19 @@ act() {
     is "$mode: $1 $2" "$CODE $STATES" "$3 $4"
 }
 
+# are_out WANTED: MiB of both. What the driver moves is seen in its figures, which may differ by a page for a context's own.
+# shellcheck disable=SC2317 # by check
+are_out() {
+    local outer inner wanted_outer wanted_inner slack=2
+    [ "$mode" = --suspendable ] && slack=0
+    read -r outer inner <<<"$AWAY"
+    read -r wanted_outer wanted_inner <<<"$1"
+    ((outer - wanted_outer <= slack && wanted_outer - outer <= slack)) &&
+        ((inner - wanted_inner <= slack && wanted_inner - inner <= slack)) && return
+    echo "out: $AWAY, wanted: $1"
+    return 1
+}
+
 timeout 60 "$WORKER" init 0 alloc 20M 3 rounds 20 0 sum >"$T/alone"
 timeout 60 "$WORKER" init 0 alloc 20M 2 rounds 20 0 sum >>"$T/alone"
 for mode in --suspendable --quiet; do # the latter is there already: moved by the driver
@@ -38,7 +51,7 @@ for mode in --suspendable --quiet; do # the latter is there already: moved by th
     # Of the outer one's 100 MiB and the inner one's 60; the driver moves all that they hold.
     wanted=("100 60" "60 60")
     [ $mode = --suspendable ] || wanted=("$HELD" "${HELD#* } ${HELD#* }")
-    is "$mode: all of it is out" "$AWAY" "${wanted[0]}"
+    check "$mode: all of it is out" are_out "${wanted[0]}"
     act suspend outer 1 "suspended suspended"
     act resume inner 1 "suspended suspended"
     like "$mode: it says with whom it comes back" "$ERR" 'job inner is suspended as a part of job outer: resume that one'
@@ -47,13 +60,12 @@ for mode in --suspendable --quiet; do # the latter is there already: moved by th
     act resume outer 1 "running running"
 
     act suspend inner 0 "running suspended"
-    is "$mode: only the inner one is out" "$AWAY" "${wanted[1]}"
+    check "$mode: only the inner one is out" are_out "${wanted[1]}"
     act suspend inner 1 "running suspended"
     act suspend outer 0 "suspended suspended"
-    [ $mode = --suspendable ] || wanted[0]=$HELD # what the driver keeps for a context that came back may differ by a page
-    is "$mode: the rest too" "$AWAY" "${wanted[0]}"
+    check "$mode: the rest too" are_out "${wanted[0]}"
     act resume outer 0 "running suspended"
-    is "$mode: the inner one stays out" "$AWAY" "${wanted[1]}"
+    check "$mode: the inner one stays out" are_out "${wanted[1]}"
     act resume inner 0 "running running"
 
     act suspend outer 0 "suspended suspended"
