@@ -182,7 +182,7 @@ _ullage() {
     train:*)
         words='-m --memory --data -b --batch -e --epochs --max-steps --lr --schedule --warmup --optimizer --momentum
             --weight-decay --clip --precision --loss-scale --bn-group --min-batch --max-batch --max-accumulation
-            --host-memory --recompute-min --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
+            --buckets --host-memory --recompute-min --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
             --threads --seed --html --trace -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 bert-base gpt2-124m gpt-char llama'

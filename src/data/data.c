@@ -176,8 +176,26 @@ static void identify_options(struct ull__data *data)
     for (int part = 0; part < ULL_DATA_PARTS; part++) {
         uint64_t hash = ull__data_hash(data->info.identity[part], numbers, sizeof numbers);
         hash = ull__data_hash(hash, data->mean, sizeof data->mean);
-        data->info.identity[part] = ull__data_hash(hash, data->deviation, sizeof data->deviation);
+        hash = ull__data_hash(hash, data->deviation, sizeof data->deviation);
+        if (data->info.documents) {
+            hash = ull__mix(hash, (uint64_t)spec->documents);
+            hash = ull__data_hash(hash, spec->mark, sizeof spec->mark);
+        }
+        data->info.identity[part] = hash;
     }
+}
+
+/* What a document is: as it is said, else as in the training. */
+static ull_status take_documents(struct ull__data *data, struct ull_error *err)
+{
+    const char *like = json_string_value(json_object_get(data->like, "documents"));
+    if (data->spec.documents != ULL_DOCUMENTS_AUTO)
+        return ULL_OK;
+    data->spec.documents = ULL_DOCUMENTS_NONE;
+    if (!like || data->info.format == ULL_DATA_SYNTHETIC ||
+        ull__data_documents_parse(like, &data->spec))
+        return ULL_OK;
+    return ull__fail(err, ULL_E_FORMAT, "what was kept of the documents of the training is damaged");
 }
 
 static ull_status open_source(struct ull__data *data, const struct ull__data_want *want,
@@ -193,6 +211,9 @@ static ull_status open_source(struct ull__data *data, const struct ull__data_wan
     if ((status = ull__data_spec_check(&data->spec, err)) != ULL_OK ||
         (status = check_kind(data, want, err)) != ULL_OK ||
         (status = read_like(data, want, err)) != ULL_OK)
+        return status;
+    data->info.mark = -1;
+    if ((status = take_documents(data, err)) != ULL_OK)
         return status;
     data->source = sources[data->info.format];
     if ((status = data->source->open(data, want, err)) != ULL_OK ||
@@ -282,6 +303,12 @@ ull_status ull__data_describe(const struct ull__data *data, char **out, struct u
             describe_numbers(&json, "mean", data->mean, data->colours);
             describe_numbers(&json, "std", data->deviation, data->colours);
         }
+    }
+    if (data->info.documents) {
+        char text[ULL_DATA_MARK + 16];
+        ull__data_documents_text(&data->spec, text);
+        ull__json_key(&json, "documents");
+        ull__json_string(&json, text);
     }
     if (data->source->describe)
         data->source->describe(data, &json);

@@ -2,7 +2,8 @@
  * data.h: where samples come from: IDX files, folders of pictures, text, token files, made-up ones.
  *
  * A sample is a picture [c, h, w] of f32 with one label, or a window of t token ids of i32 with t
- * targets, each the token that follows. ull__data_open looks at everything once (labels, NaN, sizes,
+ * targets, each the token that follows; or a document of its own length, filled up to the window with
+ * targets that count for nothing. ull__data_open looks at everything once (labels, NaN, sizes,
  * vocabulary) so that what is wrong is said before the first step. A reader then gives any batch by
  * its position alone: the order of an epoch is a permutation that is computed from (seed, epoch) and
  * never stored, and what augmentation draws is drawn by (seed, epoch, sample). So a training that is
@@ -41,13 +42,29 @@ enum ull__data_part { ULL_DATA_TRAIN, ULL_DATA_EVAL, ULL_DATA_PARTS };
 /* What text is cut into: characters where it is UTF-8, bytes where it is not. */
 enum ull__data_unit { ULL_DATA_UNIT_AUTO, ULL_DATA_CHARACTERS, ULL_DATA_BYTES };
 
+/* What a sample of text or tokens is: a window of one long row, or a document of its own length. */
+#define ULL_DATA_DOCUMENTS_MAP(X)                                                                  \
+    X(AUTO, "auto") /* as `like` says, else windows */                                             \
+    X(NONE, "none")                                                                                \
+    X(FILES, "files")                                                                              \
+    X(LINES, "lines")                                                                              \
+    X(PARAGRAPHS, "paragraphs") /* lines without an empty one between */                           \
+    X(AT, "at:")                /* what is between two marks */
+
+enum ull__data_documents {
+#define X(name, text) ULL_DOCUMENTS_##name,
+    ULL_DATA_DOCUMENTS_MAP(X)
+#undef X
+        ULL_DOCUMENTS_KINDS
+};
+
 /* The target that counts for nothing. */
 enum { ULL_DATA_IGNORED = -100 };
 
 /* What is done to training pictures, by (seed, epoch, sample). */
 enum { ULL_DATA_FLIP = 1, ULL_DATA_CROP = 2 };
 
-enum { ULL_DATA_CHANNELS = 4, ULL_DATA_PATH = 4096 };
+enum { ULL_DATA_CHANNELS = 4, ULL_DATA_PATH = 4096, ULL_DATA_MARK = 64 };
 
 /* PATH[,OPTION=VALUE]… as a user writes it. */
 struct ull__data_spec {
@@ -55,7 +72,9 @@ struct ull__data_spec {
     enum ull__data_format format;
     double split; /* the share held out for evaluation; negative: as the format does */
     enum ull__data_unit unit;
-    int token_bytes; /* of a token in a file: 2 or 4; 0: by its name */
+    enum ull__data_documents documents;
+    char mark[ULL_DATA_MARK]; /* between documents: a text, or the number of a token; "" if not AT */
+    int token_bytes;          /* of a token in a file: 2 or 4; 0: by its name */
     int64_t vocab; /* of token files and made-up tokens; 0: what is there, or what the model has */
     int64_t classes;    /* of made-up pictures; 0: as the model */
     int64_t samples;    /* made-up ones for training; 0: 60,000 */
@@ -92,6 +111,9 @@ struct ull__data_info {
     int64_t classes;                   /* or the size of the vocabulary */
     size_t sample_bytes;               /* of x: c*h*w or window values of 4 bytes */
     int64_t sample_targets;            /* 1, or window */
+    bool documents;                    /* samples have their own lengths, up to the window */
+    int64_t mark;                      /* the token at both ends of a document; -1: there is none */
+    int64_t longest[ULL_DATA_PARTS];   /* document, in tokens, the mark at its end among them */
     uint64_t samples[ULL_DATA_PARTS];  /* of an epoch; 0: there is no such part */
     uint64_t identity[ULL_DATA_PARTS]; /* differs where the data differ: contents of IDX, text and
                                           tokens, names and sizes of pictures, options */
@@ -123,7 +145,8 @@ const char *ull__data_class_name(const struct ull__data *data, int64_t label);
 /*
  * Text to token ids and back, for data of format text. Encoding stops at `capacity` ids; ULL_E_INVALID
  * names a character that is not in the vocabulary. Decoding writes at most 4 bytes and returns how
- * many; 0 for ids that are none, and for data that have no text.
+ * many; 0 for ids that are none, and for data that have no text. The mark between documents becomes a line's end,
+ * or two where documents are more than lines.
  */
 ull_status ull__data_encode(const struct ull__data *data, const char *text, size_t size,
                             int32_t *tokens, size_t capacity, size_t *count, struct ull_error *err);
@@ -133,10 +156,12 @@ size_t ull__data_decode(const struct ull__data *data, int32_t token, char bytes[
 struct ull__reader_options {
     enum ull__data_part part;
     uint64_t seed;
-    bool shuffle; /* a new order each epoch; windows of text also begin elsewhere each epoch */
-    bool augment; /* as the data's options say */
-    int threads;  /* that read ahead; 0: none */
-    void *buffer; /* what was read ahead, buffer_bytes of it; NULL: the reader's own */
+    bool shuffle;   /* a new order each epoch; windows of text also begin elsewhere each epoch */
+    bool augment;   /* as the data's options say */
+    uint64_t batch; /* of documents: samples that are read together, of like lengths; 0: any order */
+    uint64_t most;  /* the first samples of the part alone; 0: all */
+    int threads;    /* that read ahead; 0: none */
+    void *buffer;   /* what was read ahead, buffer_bytes of it; NULL: the reader's own */
     size_t buffer_bytes;                              /* below one sample: nothing is read ahead */
     void (*warn)(void *context, const char *message); /* each broken picture, once; from within
                                                          ull__data_batch only */
@@ -170,6 +195,23 @@ ull_status ull__data_batch(struct ull__reader *reader, uint64_t position, size_t
  */
 uint64_t ull__data_valid(struct ull__reader *reader, uint64_t position, size_t count);
 uint64_t ull__data_count_valid(const int32_t *targets, size_t count);
+
+/* Tokens of the longest of these samples; the window where all have that. For the thread that reads batches. */
+int64_t ull__data_longest(struct ull__reader *reader, uint64_t position, size_t count);
+
+/*
+ * Lengths to which the documents of a part are best filled up, at most `most` of them, ascending, multiples of 8 up to
+ * the window; the last holds the longest of both parts. The fewest tokens in all, as if each document went to the shortest that holds
+ * it. Returns how many; 1, the window, where samples are no documents.
+ */
+int ull__data_buckets(const struct ull__data *data, enum ull__data_part part, int most,
+                      int64_t *lengths);
+
+/*
+ * Rows of documents get shorter: info's window becomes `length`, which must hold the longest of both parts. Before there
+ * are readers.
+ */
+void ull__data_narrow(struct ull__data *data, int64_t length);
 
 /* Broken pictures so far. */
 uint64_t ull__reader_broken(const struct ull__reader *reader);

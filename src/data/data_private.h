@@ -12,6 +12,7 @@
 
 #include "data.h"
 #include "error.h"
+#include "grouping.h"
 #include "json.h"
 #include "order.h"
 #include "resize.h"
@@ -29,7 +30,8 @@ struct ull__picture_reader;
 struct ull__scratch {
     struct ull__picture_reader *pictures; /* NULL until the first */
     struct ull__resize resize;
-    float *line; /* made-up pictures */
+    struct ull__group_pool pool; /* empty where samples come in no order of their lengths */
+    float *line;                 /* made-up pictures */
     size_t line_size;
     struct ull_error error; /* of the last sample that failed */
 };
@@ -49,6 +51,8 @@ struct ull__source {
     /* Adds members to an object; NULL: nothing more to say. */
     void (*describe)(const struct ull__data *data, struct ull_json *json);
     const char *(*class_name)(const struct ull__data *data, int64_t label); /* NULL: numbers */
+    /* Of a document, in tokens. Only called where info.documents. */
+    int64_t (*length)(const struct ull__data *data, enum ull__data_part part, uint64_t index);
 };
 
 extern const struct ull__source ull__source_idx, ull__source_images, ull__source_text,
@@ -70,6 +74,10 @@ enum ull__known { ULL_KNOWN_NOT, ULL_KNOWN_GOOD, ULL_KNOWN_BROKEN };
 
 /* spec.c: which options a format has; ULL_E_INVALID names one that it has not. */
 ull_status ull__data_spec_check(const struct ull__data_spec *spec, struct ull_error *err);
+
+/* "lines", "at:<|endoftext|>" and back. False: not one of these. */
+bool ull__data_documents_parse(const char *text, struct ull__data_spec *spec);
+void ull__data_documents_text(const struct ull__data_spec *spec, char text[ULL_DATA_MARK + 16]);
 
 /* recognize.c: the format of what is at the path. */
 ull_status ull__data_recognize(const char *path, enum ull__data_format *format,

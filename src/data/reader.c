@@ -7,6 +7,7 @@
  * it waits only for what is being made. A sample depends on its position alone, so who makes it, and
  * when, changes nothing.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -39,9 +40,10 @@ struct worker {
 struct ull__reader {
     const struct ull__data *data;
     struct ull__reader_options options;
-    uint64_t samples;            /* of an epoch */
-    struct ull__scratch scratch; /* of the calling thread */
-    unsigned char *told;         /* broken pictures that were told of; NULL: none can be */
+    uint64_t samples;              /* of an epoch */
+    struct ull__group_order order; /* batch 0: samples come in no order of their lengths */
+    struct ull__scratch scratch;   /* of the calling thread */
+    unsigned char *told;           /* broken pictures that were told of; NULL: none can be */
     uint64_t broken;
 
     struct slot *slots;
@@ -65,6 +67,7 @@ void ull__scratch_finish(struct ull__scratch *scratch)
     ull__picture_reader_destroy(scratch->pictures);
     free(scratch->resize.memory);
     free(scratch->line);
+    ull__group_pool_finish(&scratch->pool);
 }
 
 /* ---- one sample -------------------------------------------------------------------------------- */
@@ -78,8 +81,11 @@ static struct ull__turn turn_of(const struct ull__reader *reader, uint64_t epoch
                               .augment = reader->options.augment};
 }
 
-static uint64_t index_of(const struct ull__reader *reader, uint64_t position)
+static uint64_t index_of(const struct ull__reader *reader, struct ull__scratch *scratch,
+                         uint64_t position)
 {
+    if (reader->order.batch)
+        return ull__group_index(&reader->order, &scratch->pool, position);
     uint64_t epoch = position / reader->samples, index = position % reader->samples;
     if (!reader->options.shuffle)
         return index;
@@ -91,7 +97,7 @@ static struct outcome make(const struct ull__reader *reader, struct ull__scratch
 {
     const struct ull__data *data = reader->data;
     const struct ull__turn turn = turn_of(reader, position / reader->samples);
-    const uint64_t first = index_of(reader, position);
+    const uint64_t first = index_of(reader, scratch, position);
     struct outcome outcome = {.status = ULL_E_FORMAT};
     for (; outcome.skipped < reader->samples; outcome.skipped++) {
         uint64_t index = (first + outcome.skipped) % reader->samples;
@@ -112,7 +118,7 @@ static ull_status conclude(struct ull__reader *reader, uint64_t position, struct
                            const struct ull_error *why, struct ull_error *err)
 {
     const struct ull__data *data = reader->data;
-    uint64_t first = outcome.skipped ? index_of(reader, position) : 0;
+    uint64_t first = outcome.skipped ? index_of(reader, &reader->scratch, position) : 0;
     for (uint64_t i = 0; reader->told && i < outcome.skipped; i++) {
         uint64_t index = (first + i) % reader->samples;
         char text[512];
@@ -262,13 +268,25 @@ uint64_t ull__data_valid(struct ull__reader *reader, uint64_t position, size_t c
     uint64_t valid = 0;
     for (size_t i = 0; i < count; i++) {
         const struct ull__turn turn = turn_of(reader, (position + i) / reader->samples);
-        uint64_t index = index_of(reader, position + i);
+        uint64_t index = index_of(reader, &reader->scratch, position + i);
         if (data->source->valid)
             valid += data->source->valid(data, index, &turn);
         else
             valid += ull__images_is_good(data, part, index, &reader->scratch);
     }
     return valid;
+}
+
+int64_t ull__data_longest(struct ull__reader *reader, uint64_t position, size_t count)
+{
+    const struct ull__data *data = reader->data;
+    int64_t longest = 0;
+    for (size_t i = 0; data->info.documents && i < count; i++) {
+        uint64_t index = index_of(reader, &reader->scratch, position + i);
+        int64_t length = data->source->length(data, reader->options.part, index);
+        longest = length > longest ? length : longest;
+    }
+    return data->info.documents ? longest : data->info.window;
 }
 
 uint64_t ull__reader_broken(const struct ull__reader *reader)
@@ -314,10 +332,16 @@ static ull_status start_threads(struct ull__reader *reader, struct ull_error *er
     while (reader->worker_count < count && !error) {
         struct worker *worker = &reader->workers[reader->worker_count];
         worker->reader = reader;
-        error = pthread_create(&worker->thread, NULL, work, worker);
+        if (reader->order.batch &&
+            ull__group_pool_create(&reader->order, &worker->scratch.pool, err) != ULL_OK)
+            error = ENOMEM;
+        else
+            error = pthread_create(&worker->thread, NULL, work, worker);
         reader->worker_count += !error;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) /* of one that was not started */
+        ull__scratch_finish(&reader->workers[reader->worker_count].scratch);
     if (error && !reader->worker_count)
         return ull__fail(err, ULL_E_SYSTEM, "no thread to read ahead: %s", strerror(error));
     return ULL_OK;
@@ -327,6 +351,8 @@ ull_status ull__reader_create(const struct ull__data *data, const struct ull__re
                               struct ull__reader **out, struct ull_error *err)
 {
     uint64_t samples = data->info.samples[options->part];
+    if (options->most && options->most < samples)
+        samples = options->most;
     if (!samples)
         return ull__fail(err, ULL_E_INVALID, "'%.300s' has no part for %s", data->spec.path,
                          options->part ? "evaluation" : "training");
@@ -344,6 +370,16 @@ ull_status ull__reader_create(const struct ull__data *data, const struct ull__re
     ull_status status = ULL_OK;
     if (data->known[options->part] && !(reader->told = calloc(samples, 1)))
         status = ull__data_no_memory(err, samples, "a list of broken pictures");
+    if (data->info.documents && options->batch) {
+        reader->order = (struct ull__group_order){.samples = samples,
+                                                  .batch = options->batch,
+                                                  .seed = options->seed,
+                                                  .shuffle = options->shuffle,
+                                                  .length = data->source->length,
+                                                  .data = data,
+                                                  .part = options->part};
+        status = ull__group_pool_create(&reader->order, &reader->scratch.pool, err);
+    }
     if (status == ULL_OK && (status = make_ring(reader, err)) == ULL_OK)
         status = start_threads(reader, err);
     if (status == ULL_OK)

@@ -35,6 +35,12 @@ static const char *const format_names[ULL_DATA_FORMATS] = {
 #undef X
 };
 
+static const char *const document_names[ULL_DOCUMENTS_KINDS] = {
+#define X(name, text) text,
+    ULL_DATA_DOCUMENTS_MAP(X)
+#undef X
+};
+
 const char *ull__data_format_text(enum ull__data_format format)
 {
     return format < ULL_DATA_FORMATS ? format_names[format] : "?";
@@ -154,6 +160,25 @@ static bool read_unit(const char *text, enum ull__data_unit *unit)
     return true;
 }
 
+/* "lines", "at:<|endoftext|>". */
+bool ull__data_documents_parse(const char *text, struct ull__data_spec *spec)
+{
+    for (int i = ULL_DOCUMENTS_NONE; i < ULL_DOCUMENTS_KINDS; i++) {
+        size_t length = strlen(document_names[i]);
+        bool at = i == ULL_DOCUMENTS_AT;
+        if (strncmp(text, document_names[i], length) != 0 || (text[length] != 0) != at)
+            continue;
+        spec->documents = (enum ull__data_documents)i;
+        return snprintf(spec->mark, sizeof spec->mark, "%s", text + length) < ULL_DATA_MARK;
+    }
+    return false;
+}
+
+void ull__data_documents_text(const struct ull__data_spec *spec, char text[ULL_DATA_MARK + 16])
+{
+    snprintf(text, ULL_DATA_MARK + 16, "%s%s", document_names[spec->documents], spec->mark);
+}
+
 static bool positive(const float *values, int count)
 {
     for (int i = 0; i < count; i++)
@@ -172,6 +197,8 @@ static bool read_option(enum option option, const char *value, struct ull__data_
         return read_split(value, &spec->split);
     case OPTION_UNIT:
         return read_unit(value, &spec->unit);
+    case OPTION_DOCUMENTS:
+        return ull__data_documents_parse(value, spec);
     case OPTION_TYPE:
         if (strcmp(value, "u16") != 0 && strcmp(value, "u32") != 0)
             return false;

@@ -10,123 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data_private.h"
-#include "file.h"
-#include "windows.h"
-
-enum { CODE_POINTS = 0x110000 };
+#include "documents.h"
+#include "text_raw.h"
 
 struct text {
     struct ull__sequence parts[ULL_DATA_PARTS];
     void *ids;
     bool bytes;
+    bool marked;          /* the vocabulary ends with the mark between documents */
     uint32_t *vocabulary; /* sorted */
     size_t size;
+    struct ull__documents_table tables[ULL_DATA_PARTS];
 };
-
-/* All text of one row, while it is opened. */
-struct raw {
-    char *bytes;
-    size_t size;
-    size_t cut;      /* where evaluation begins; 0: nowhere yet */
-    char first[300]; /* a name for messages */
-};
-
-static ull_status append(const char *path, struct raw *raw, struct ull_error *err)
-{
-    char *bytes;
-    size_t size;
-    ull_status status = ull__file_read(path, (size_t)1 << 40, &bytes, &size, err);
-    if (status != ULL_OK)
-        return status;
-    if (!raw->size) {
-        free(raw->bytes);
-        raw->bytes = bytes;
-        raw->size = size;
-        snprintf(raw->first, sizeof raw->first, "%s", path);
-        return ULL_OK;
-    }
-    char *grown = realloc(raw->bytes, raw->size + size + 1);
-    if (grown) {
-        memcpy(grown + raw->size, bytes, size);
-        raw->bytes = grown;
-        raw->size += size;
-    }
-    free(bytes);
-    return grown ? ULL_OK : ull__data_no_memory(err, raw->size + size, "text");
-}
-
-/* 1: for training, 2: for evaluation, 0: any text. */
-static int part_of_name(const char *name)
-{
-    static const char *const names[] = {"train.txt", "val.txt", "validation.txt", "eval.txt",
-                                        "test.txt"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i ? 2 : 1;
-    return 0;
-}
-
-static ull_status read_folder(const char *folder, struct raw *raw, struct ull_error *err)
-{
-    char **names;
-    size_t count, texts = 0, of[3] = {0, 0, 0};
-    ull_status status = ull__data_list(folder, &names, &count, err);
-    if (status != ULL_OK)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        of[part_of_name(names[i])]++;
-    bool named = of[1] && of[2];
-    if (named && of[2] > 1)
-        status =
-            ull__fail(err, ULL_E_FORMAT, "'%.300s' has several files to evaluate: keep one", folder);
-    for (int pass = 0; pass < (named ? 2 : 1) && status == ULL_OK; pass++) {
-        for (size_t i = 0; i < count && status == ULL_OK; i++) {
-            char path[ULL_DATA_PATH + 256];
-            if (!ull__data_is_named(names[i], ".txt") ||
-                (named && part_of_name(names[i]) != pass + 1))
-                continue;
-            snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-            texts++;
-            status = append(path, raw, err);
-        }
-        if (named && pass == 0)
-            raw->cut = raw->size;
-    }
-    ull__data_list_free(names, count);
-    if (status == ULL_OK && !texts)
-        status = ull__fail(err, ULL_E_FORMAT, "'%.300s' has no .txt file", folder);
-    return status;
-}
-
-/* The code point at text[at] and its length; 0: none. */
-static size_t code_point(const struct raw *raw, size_t at, uint32_t *code)
-{
-    const unsigned char *text = (const unsigned char *)raw->bytes + at;
-    size_t length = ull__utf8_length(text, raw->size - at);
-    if (!length)
-        return 0;
-    uint32_t value = length == 1 ? text[0] : text[0] & (0x7fu >> length);
-    for (size_t i = 1; i < length; i++)
-        value = value << 6 | (text[i] & 0x3fu);
-    *code = value;
-    return length;
-}
-
-static size_t next_unit(const struct raw *raw, size_t at, bool bytes, uint32_t *code)
-{
-    if (!bytes)
-        return code_point(raw, at, code);
-    *code = (unsigned char)raw->bytes[at];
-    return 1;
-}
 
 /* Whether it is UTF-8; if not, *where says from which byte on it is not. */
-static bool is_utf8(const struct raw *raw, size_t *where)
+static bool is_utf8(const struct ull__raw *raw, size_t *where)
 {
     uint32_t code;
     for (size_t at = 0, length; at < raw->size; at += length) {
-        length = code_point(raw, at, &code);
+        length = ull__raw_code_point(raw, at, &code);
         *where = at;
         if (!length)
             return false;
@@ -135,7 +37,7 @@ static bool is_utf8(const struct raw *raw, size_t *where)
 }
 
 static ull_status choose_unit(struct ull__data *data, const struct ull__data_want *want,
-                              const struct raw *raw, struct ull_error *err)
+                              const struct ull__raw *raw, struct ull_error *err)
 {
     struct text *text = data->own;
     enum ull__data_unit unit = data->spec.unit;
@@ -157,29 +59,30 @@ static ull_status choose_unit(struct ull__data *data, const struct ull__data_wan
 }
 
 /* The vocabulary that was kept, or what the text has; `place` becomes the id of each, or -1. */
-static ull_status make_vocabulary(struct ull__data *data, const struct raw *raw, int32_t *place,
-                                  struct ull_error *err)
+static ull_status make_vocabulary(struct ull__data *data, const struct ull__raw *raw,
+                                  int32_t *place, struct ull_error *err)
 {
     struct text *text = data->own;
     json_t *known = json_object_get(data->like, "vocabulary");
     for (size_t i = 0; i < json_array_size(known); i++) {
         json_int_t code = json_integer_value(json_array_get(known, i));
-        if (code < 0 || code >= CODE_POINTS)
+        if (code < 0 || code >= ULL_CODE_POINTS)
             return ull__fail(err, ULL_E_FORMAT, "the vocabulary of the training is damaged");
         place[code] = 0;
     }
-    uint32_t code = 0;
-    for (size_t at = 0, length; !known && at < raw->size; at += length) {
-        length = next_unit(raw, at, text->bytes, &code);
+    struct ull__raw_walk walk = {.raw = raw, .bytes = text->bytes, .spec = &data->spec};
+    uint32_t code;
+    size_t at;
+    while (!known && ull__raw_next(&walk, &code, &at))
         place[code] = 0;
-    }
-    for (size_t i = 0; i < CODE_POINTS; i++)
+    place[ULL_CODE_MARK] = text->marked ? 0 : -1;
+    for (size_t i = 0; i <= ULL_CODE_MARK; i++)
         if (place[i] == 0)
             place[i] = (int32_t)text->size++;
     text->vocabulary = malloc((text->size + 1) * sizeof *text->vocabulary);
     if (!text->vocabulary)
         return ull__data_no_memory(err, text->size, "a vocabulary");
-    for (uint32_t i = 0; i < CODE_POINTS; i++)
+    for (uint32_t i = 0; i <= ULL_CODE_MARK; i++)
         if (place[i] >= 0)
             text->vocabulary[place[i]] = i;
     return ULL_OK;
@@ -199,23 +102,25 @@ static void put_id(void *ids, int width, uint64_t at, uint32_t id)
 }
 
 /* Replaces the text by ids. The cut for evaluation becomes a number of units. */
-static ull_status translate(struct ull__data *data, const struct raw *raw, const int32_t *place,
-                            struct ull_error *err)
+static ull_status translate(struct ull__data *data, const struct ull__raw *raw,
+                            const int32_t *place, struct ull_error *err)
 {
     struct text *text = data->own;
     struct ull__sequence *train = &text->parts[ULL_DATA_TRAIN];
-    uint64_t units = 0, cut = 0;
-    uint32_t code = 0;
-    for (size_t at = 0; at < raw->size; at += next_unit(raw, at, text->bytes, &code))
+    uint64_t units = 0, cut = 0, unit = 0;
+    struct ull__raw_walk walk = {.raw = raw, .bytes = text->bytes, .spec = &data->spec};
+    struct ull__raw_walk again = walk;
+    uint32_t code;
+    size_t at;
+    while (ull__raw_next(&walk, &code, &at))
         units++;
     int width = text->size <= 256 ? 1 : text->size <= 65536 ? 2 : 4;
     text->ids = malloc(units * (uint64_t)width + 1);
     if (!text->ids)
         return ull__data_no_memory(err, units * (uint64_t)width, "text");
-    uint64_t unit = 0;
-    for (size_t at = 0, length; at < raw->size; at += length) {
-        length = next_unit(raw, at, text->bytes, &code);
-        cut = at < raw->cut ? unit + 1 : cut;
+    while (ull__raw_next(&again, &code, &at)) {
+        /* The mark at the end of a file is behind it. */
+        cut = at < raw->cut || (at == raw->cut && code == ULL_CODE_MARK) ? unit + 1 : cut;
         if (place[code] < 0)
             return unknown_unit(raw->first, at, code, text->bytes, err);
         put_id(text->ids, width, unit++, (uint32_t)place[code]);
@@ -228,13 +133,15 @@ static ull_status translate(struct ull__data *data, const struct raw *raw, const
         train->length = cut;
     } else {
         ull__windows_split(data->spec.split < 0 ? 0.05 : data->spec.split, text->parts);
+        if (data->spec.documents != ULL_DOCUMENTS_NONE)
+            ull__documents_split(text->parts, (int64_t)text->size - 1, err); /* nothing to read */
     }
     data->info.resident_bytes = units * (uint64_t)width + text->size * sizeof *text->vocabulary;
     return ULL_OK;
 }
 
 static ull_status open_raw(struct ull__data *data, const struct ull__data_want *want,
-                           const struct raw *raw, struct ull_error *err)
+                           const struct ull__raw *raw, struct ull_error *err)
 {
     struct text *text = data->own;
     if (!raw->size)
@@ -242,10 +149,11 @@ static ull_status open_raw(struct ull__data *data, const struct ull__data_want *
     ull_status status = choose_unit(data, want, raw, err);
     if (status != ULL_OK)
         return status;
-    int32_t *place = malloc(CODE_POINTS * sizeof *place);
+    size_t places = (ULL_CODE_MARK + 1) * sizeof(int32_t);
+    int32_t *place = malloc(places);
     if (!place)
-        return ull__data_no_memory(err, CODE_POINTS * sizeof *place, "a vocabulary");
-    memset(place, 0xff, CODE_POINTS * sizeof *place);
+        return ull__data_no_memory(err, places, "a vocabulary");
+    memset(place, 0xff, places);
     status = make_vocabulary(data, raw, place, err);
     if (status == ULL_OK && want->classes && (int64_t)text->size > want->classes)
         status = ull__fail(err, ULL_E_INVALID,
@@ -258,23 +166,42 @@ static ull_status open_raw(struct ull__data *data, const struct ull__data_want *
     return status;
 }
 
+/* Documents need a mark in the vocabulary, which a training without them has not. */
+static ull_status check_documents(struct ull__data *data, const struct ull__raw *raw,
+                                  const struct ull__data_want *want, struct ull_error *err)
+{
+    struct text *text = data->own;
+    const struct ull__data_spec *spec = &data->spec;
+    bool documents = spec->documents != ULL_DOCUMENTS_NONE;
+    text->marked = data->like ? json_object_get(data->like, "documents") != NULL : documents;
+    if (documents && !text->marked)
+        return ull__fail(err, ULL_E_INVALID,
+                         "'documents=' is nothing for a model that was trained on windows of text: "
+                         "it knows no mark between documents ('%.200s')",
+                         spec->path);
+    if (documents && raw->empty)
+        ull__data_tell(want, "'%.200s': %zu files are empty and are left out", spec->path,
+                       raw->empty);
+    return ULL_OK;
+}
+
 static ull_status open_text(struct ull__data *data, const struct ull__data_want *want,
                             struct ull_error *err)
 {
     struct text *text = data->own = calloc(1, sizeof *text);
     if (!text)
         return ull__data_no_memory(err, sizeof *text, "the data");
-    struct raw raw = {.bytes = NULL};
-    bool folder = ull__data_is_folder(data->spec.path) == 1;
-    ull_status status =
-        folder ? read_folder(data->spec.path, &raw, err) : append(data->spec.path, &raw, err);
+    struct ull__raw raw = {.bytes = NULL};
+    ull_status status = ull__raw_read(data->spec.path, &raw, err);
     if (status == ULL_OK && raw.cut && data->spec.split > 0)
         status = ull__fail(err, ULL_E_INVALID,
                            "'split=' is nothing for '%.300s', which has a part for evaluation",
                            data->spec.path);
     if (status == ULL_OK)
+        status = check_documents(data, &raw, want, err);
+    if (status == ULL_OK)
         status = open_raw(data, want, &raw, err);
-    free(raw.bytes);
+    ull__raw_finish(&raw);
     if (status != ULL_OK)
         return status;
     data->info.classes = (int64_t)text->size;
@@ -286,7 +213,11 @@ static ull_status open_text(struct ull__data *data, const struct ull__data_want 
         data->info.identity[p] =
             ull__data_hash(hash, (char *)text->ids + part->begin * width, part->length * width);
     }
-    return ull__windows_info(data, want, text->parts, err);
+    bool tell_empty = data->spec.documents == ULL_DOCUMENTS_AT; /* empty lines are as they should be */
+    return data->spec.documents == ULL_DOCUMENTS_NONE
+               ? ull__windows_info(data, want, text->parts, err)
+               : ull__documents_open(data, want, text->parts, (int64_t)text->size - 1, tell_empty,
+                                     text->tables, err);
 }
 
 static void close_text(struct ull__data *data)
@@ -294,6 +225,8 @@ static void close_text(struct ull__data *data)
     struct text *text = data->own;
     if (!text)
         return;
+    for (int p = 0; p < ULL_DATA_PARTS; p++)
+        ull__documents_finish(&text->tables[p]);
     free(text->ids);
     free(text->vocabulary);
     free(text);
@@ -304,14 +237,25 @@ static ull_status sample_text(const struct ull__data *data, uint64_t index,
                               int32_t *targets)
 {
     const struct text *text = data->own;
-    return ull__windows_sample(&text->parts[turn->part], data->info.window, -1, index, turn, x,
-                               targets, &scratch->error);
+    const struct ull__sequence *part = &text->parts[turn->part];
+    if (data->info.documents)
+        return ull__documents_sample(&text->tables[turn->part], part, data->info.window,
+                                     data->info.mark, -1, index, x, targets, &scratch->error);
+    return ull__windows_sample(part, data->info.window, -1, index, turn, x, targets, &scratch->error);
 }
 
 static uint64_t valid_text(const struct ull__data *data, uint64_t index, const struct ull__turn *turn)
 {
     const struct text *text = data->own;
+    if (data->info.documents)
+        return (uint64_t)ull__documents_length(&text->tables[turn->part], index);
     return ull__windows_valid(&text->parts[turn->part], data->info.window, -1, index, turn);
+}
+
+static int64_t length_text(const struct ull__data *data, enum ull__data_part part, uint64_t index)
+{
+    const struct text *text = data->own;
+    return ull__documents_length(&text->tables[part], index);
 }
 
 static void describe_text(const struct ull__data *data, struct ull_json *json)
@@ -321,7 +265,7 @@ static void describe_text(const struct ull__data *data, struct ull_json *json)
     ull__json_string(json, text->bytes ? "bytes" : "characters");
     ull__json_key(json, "vocabulary");
     ull__json_array(json);
-    for (size_t i = 0; i < text->size; i++)
+    for (size_t i = 0; i < text->size - text->marked; i++)
         ull__json_u64(json, text->vocabulary[i]);
     ull__json_array_end(json);
 }
@@ -346,12 +290,13 @@ ull_status ull__data_encode(const struct ull__data *data, const char *bytes, siz
         return ull__fail(err, ULL_E_INVALID, "data of format %s have no characters",
                          ull__data_format_text(data->info.format));
     const struct text *text = data->own;
-    const struct raw raw = {.bytes = (char *)(uintptr_t)bytes, .size = size};
-    size_t used = 0;
-    for (size_t at = 0, length; at < size && used < capacity; at += length) {
+    const struct ull__raw raw = {.bytes = (char *)(uintptr_t)bytes, .size = size};
+    const struct ull__data_spec plain = {.documents = ULL_DOCUMENTS_NONE};
+    struct ull__raw_walk walk = {.raw = &raw, .bytes = text->bytes, .spec = &plain};
+    size_t used = 0, at;
+    while (walk.at < size && used < capacity) {
         uint32_t code = 0;
-        length = next_unit(&raw, at, text->bytes, &code);
-        if (!length)
+        if (!ull__raw_next(&walk, &code, &at))
             return ull__fail(err, ULL_E_INVALID, "the text is not UTF-8 from byte %zu on", at);
         int64_t id = find_id(text, code);
         if (id < 0)
@@ -371,6 +316,11 @@ size_t ull__data_decode(const struct ull__data *data, int32_t token, char bytes[
         return 0;
     const struct text *text = data->own;
     uint32_t code = text->vocabulary[token];
+    if (code == ULL_CODE_MARK) {
+        bool line = data->spec.documents == ULL_DOCUMENTS_LINES;
+        memcpy(bytes, "\n\n", 2);
+        return line ? 1 : 2;
+    }
     if (text->bytes || code < 0x80) {
         bytes[0] = (char)code;
         return 1;
@@ -387,5 +337,6 @@ const struct ull__source ull__source_text = {
     .close = close_text,
     .sample = sample_text,
     .valid = valid_text,
+    .length = length_text,
     .describe = describe_text,
 };

@@ -3,8 +3,8 @@
  *
  * One file, of which the last 5 % (split=) are held out, or a folder with a train file and a val, eval
  * or test file (train.bin, val.bin …). Numbers have 16 bits unless the name ends in .u32 or type= says
- * so. Opening reads the files once, to check every id against the vocabulary and to know them again;
- * afterwards windows are read as they are needed, and nothing stays in memory.
+ * so. Opening reads the files once, to check every id against the vocabulary and to know them again,
+ * and once more where documents are to be found (documents=at:ID); afterwards windows are read as they are needed, and nothing stays in memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,14 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data_private.h"
-#include "windows.h"
+#include "documents.h"
 
 enum { CHUNK = 1 << 18 };
 
 struct tokens {
     struct ull__sequence parts[ULL_DATA_PARTS];
     int fds[ULL_DATA_PARTS]; /* -1: none */
+    struct ull__documents_table tables[ULL_DATA_PARTS];
 };
 
 static bool has_ending(const char *name)
@@ -164,6 +164,27 @@ static ull_status check_ids(struct ull__data *data, const struct ull__data_want 
     return ULL_OK;
 }
 
+/* The token between documents; -1: there are none. */
+static ull_status read_mark(const struct ull__data *data, int64_t *mark, struct ull_error *err)
+{
+    const struct ull__data_spec *spec = &data->spec;
+    char *end;
+    if (spec->documents == ULL_DOCUMENTS_NONE)
+        return ULL_OK;
+    errno = 0;
+    *mark = strtoll(spec->mark, &end, 10);
+    if (spec->documents == ULL_DOCUMENTS_AT && spec->mark[0] >= '0' && spec->mark[0] <= '9' &&
+        !*end && !errno && *mark < INT32_MAX)
+        return ULL_OK;
+    char text[ULL_DATA_MARK + 16];
+    ull__data_documents_text(spec, text);
+    return ull__fail(
+        err, ULL_E_INVALID,
+        "'documents=%s' is nothing for tokens ('%.200s'): expected none, or at: and the "
+        "number of the token between documents, as at:50256",
+        text, spec->path);
+}
+
 static ull_status open_tokens(struct ull__data *data, const struct ull__data_want *want,
                               struct ull_error *err)
 {
@@ -181,11 +202,22 @@ static ull_status open_tokens(struct ull__data *data, const struct ull__data_wan
         return ull__fail(err, ULL_E_INVALID,
                          "'split=' is nothing for '%.300s', which has a part for evaluation",
                          data->spec.path);
-    if (!own)
-        ull__windows_split(data->spec.split < 0 ? 0.05 : data->spec.split, tokens->parts);
-    if ((status = check_ids(data, want, err)) != ULL_OK)
+    int64_t mark = -1;
+    if ((status = read_mark(data, &mark, err)) != ULL_OK)
         return status;
-    return ull__windows_info(data, want, tokens->parts, err);
+    if (!own) {
+        ull__windows_split(data->spec.split < 0 ? 0.05 : data->spec.split, tokens->parts);
+        if (mark >= 0)
+            status = ull__documents_split(tokens->parts, mark, err);
+    }
+    if (status != ULL_OK || (status = check_ids(data, want, err)) != ULL_OK)
+        return status;
+    if (mark >= data->info.classes)
+        return ull__fail(err, ULL_E_INVALID, "'documents=at:%lld': the vocabulary has ids 0 to %lld",
+                         (long long)mark, (long long)data->info.classes - 1);
+    return mark < 0
+               ? ull__windows_info(data, want, tokens->parts, err)
+               : ull__documents_open(data, want, tokens->parts, mark, true, tokens->tables, err);
 }
 
 static void close_tokens(struct ull__data *data)
@@ -194,6 +226,8 @@ static void close_tokens(struct ull__data *data)
     for (int p = 0; tokens && p < ULL_DATA_PARTS; p++)
         if (tokens->fds[p] >= 0)
             close(tokens->fds[p]);
+    for (int p = 0; tokens && p < ULL_DATA_PARTS; p++)
+        ull__documents_finish(&tokens->tables[p]);
     free(tokens);
 }
 
@@ -202,9 +236,13 @@ static ull_status sample_tokens(const struct ull__data *data, uint64_t index,
                                 int32_t *targets)
 {
     const struct tokens *tokens = data->own;
+    const struct ull__sequence *part = &tokens->parts[turn->part];
+    const int64_t window = data->info.window, ignore = data->spec.ignore;
     ull_status status =
-        ull__windows_sample(&tokens->parts[turn->part], data->info.window, data->spec.ignore, index,
-                            turn, x, targets, &scratch->error);
+        data->info.documents
+            ? ull__documents_sample(&tokens->tables[turn->part], part, window, data->info.mark,
+                                    ignore, index, x, targets, &scratch->error)
+            : ull__windows_sample(part, window, ignore, index, turn, x, targets, &scratch->error);
     if (status != ULL_OK) {
         struct ull_error why = scratch->error;
         ull__fail(&scratch->error, status, "'%.200s': %.250s", data->spec.path, why.message);
@@ -216,8 +254,17 @@ static uint64_t valid_tokens(const struct ull__data *data, uint64_t index,
                              const struct ull__turn *turn)
 {
     const struct tokens *tokens = data->own;
-    return ull__windows_valid(&tokens->parts[turn->part], data->info.window, data->spec.ignore,
-                              index, turn);
+    const struct ull__sequence *part = &tokens->parts[turn->part];
+    if (data->info.documents)
+        return ull__documents_valid(&tokens->tables[turn->part], part, data->info.mark,
+                                    data->spec.ignore, index);
+    return ull__windows_valid(part, data->info.window, data->spec.ignore, index, turn);
+}
+
+static int64_t length_tokens(const struct ull__data *data, enum ull__data_part part, uint64_t index)
+{
+    const struct tokens *tokens = data->own;
+    return ull__documents_length(&tokens->tables[part], index);
 }
 
 const struct ull__source ull__source_tokens = {
@@ -225,4 +272,5 @@ const struct ull__source ull__source_tokens = {
     .close = close_tokens,
     .sample = sample_tokens,
     .valid = valid_tokens,
+    .length = length_tokens,
 };

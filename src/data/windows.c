@@ -43,8 +43,8 @@ static void widen(int32_t *out, size_t count, int width)
     }
 }
 
-static ull_status fetch(const struct ull__sequence *sequence, uint64_t at, size_t count,
-                        int32_t *out, struct ull_error *err)
+ull_status ull__sequence_fetch(const struct ull__sequence *sequence, uint64_t at, size_t count,
+                               int32_t *out, struct ull_error *err)
 {
     size_t width = (size_t)sequence->width, size = count * width, done = 0;
     char *end = (char *)(out + count) - size;
@@ -74,9 +74,9 @@ ull_status ull__windows_sample(const struct ull__sequence *sequence, int64_t win
     uint64_t at = start(sequence, window, index, turn);
     uint64_t left = sequence->length - 1 - at;
     size_t t = (size_t)window, count = left < t ? (size_t)left : t;
-    ull_status status = fetch(sequence, at, count, x, err);
+    ull_status status = ull__sequence_fetch(sequence, at, count, x, err);
     if (status == ULL_OK)
-        status = fetch(sequence, at + 1, count, targets, err);
+        status = ull__sequence_fetch(sequence, at + 1, count, targets, err);
     if (status != ULL_OK)
         return status;
     for (size_t i = 0; ignore >= 0 && i < count; i++)
@@ -93,14 +93,19 @@ uint64_t ull__windows_valid(const struct ull__sequence *sequence, int64_t window
                             uint64_t index, const struct ull__turn *turn)
 {
     uint64_t at = start(sequence, window, index, turn) + 1;
-    uint64_t left = sequence->length - at, valid = 0;
+    uint64_t left = sequence->length - at;
     uint64_t count = left < (uint64_t)window ? left : (uint64_t)window;
-    if (ignore < 0)
-        return count;
+    return ignore < 0 ? count : ull__sequence_valid(sequence, ignore, at, count);
+}
+
+uint64_t ull__sequence_valid(const struct ull__sequence *sequence, int64_t ignore, uint64_t at,
+                             uint64_t count)
+{
+    uint64_t valid = 0;
     while (count) {
         int32_t some[512];
         size_t now = count < 512 ? (size_t)count : 512;
-        if (fetch(sequence, at, now, some, NULL) != ULL_OK)
+        if (ull__sequence_fetch(sequence, at, now, some, NULL) != ULL_OK)
             return valid; /* reading the batch will say so */
         for (size_t i = 0; i < now; i++)
             valid += some[i] != ignore;

@@ -18,6 +18,13 @@ struct ull__sequence {
     int width;              /* bytes of a token: 1, 2 or 4 */
 };
 
+/* `count` tokens from `at` on as int32_t. ULL_E_SYSTEM: the file cannot be read. */
+ull_status ull__sequence_fetch(const struct ull__sequence *sequence, uint64_t at, size_t count,
+                               int32_t *out, struct ull_error *err);
+/* How many of `count` tokens from `at` on are not `ignore`. */
+uint64_t ull__sequence_valid(const struct ull__sequence *sequence, int64_t ignore, uint64_t at,
+                             uint64_t count);
+
 /* How many windows of `window` tokens; 0: it is shorter than window + 1 (in evaluation, than 2). */
 uint64_t ull__windows_count(const struct ull__sequence *sequence, enum ull__data_part part,
                             int64_t window);

@@ -10,15 +10,20 @@
 #include "error.h"
 #include "plan_private.h"
 
-/* By name, controls last: then weights and state lie at the same places in all programs of one precision. */
+/* Weights and state first: what else there is differs from plan to plan, or with the length of a sample. */
+static int rank(const struct ull__program_buffer *buffer)
+{
+    return buffer->role == ULL_ROLE_CONTROL ? 2 : buffer->role == ULL_ROLE_CONSTANT ? 1 : 0;
+}
+
+/* By name, then weights and state lie at the same places in all programs of one precision. */
 static int by_name(const void *left, const void *right, void *context)
 {
     const struct ull__program *program = context;
     const struct ull__program_buffer *a = &program->buffers[*(const int *)left];
     const struct ull__program_buffer *b = &program->buffers[*(const int *)right];
-    bool a_control = a->role == ULL_ROLE_CONTROL, b_control = b->role == ULL_ROLE_CONTROL;
-    if (a_control != b_control) {
-        return a_control ? 1 : -1;
+    if (rank(a) != rank(b)) {
+        return rank(a) - rank(b);
     }
     int order =
         strcmp(program->graph->tensors[a->tensor].name, program->graph->tensors[b->tensor].name);

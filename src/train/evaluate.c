@@ -29,13 +29,13 @@ void ull__forward_destroy(struct ull__session *session, struct ull__forward *for
 }
 
 /* The model with its losses among its results, as it is used. */
-static ull_status make_graph(struct ull__session *session, struct ull__forward *forward,
-                             struct ull_error *err)
+static ull_status make_graph(struct ull__session *session, const struct ull__bucket *bucket,
+                             struct ull__forward *forward, struct ull_error *err)
 {
-    struct ull__graph *model = ull__graph_copy(session->options.model);
+    struct ull__graph *model = ull__graph_copy(bucket->model);
     enum ull__type type = ULL_TYPE_F32;
     int count, results = model != NULL ? model->output_count : 0;
-    switch (ull__planner_plans(session->planner, &count)[session->plan].precision) {
+    switch (ull__planner_plans(bucket->planner, &count)[bucket->plan].precision) {
     case ULL_PRECISION_BF16:
         type = ULL_TYPE_BF16;
         break;
@@ -68,7 +68,7 @@ static ull_status place(struct ull__session *session, struct ull__forward *forwa
                         struct ull_error *err)
 {
     int64_t values[ULL_SYMBOLS];
-    struct ull__profile profile = *ull__planner_profile(session->planner);
+    struct ull__profile profile = *ull__planner_profile(session->at->planner);
     ull__plan_layout_finish(&forward->layout);
     ull__decision_finish(&forward->decision);
     ull__program_destroy(forward->program);
@@ -113,10 +113,10 @@ static ull_status find_persistent(struct ull__session *session, struct ull__forw
         const struct ull__tensor *there =
             same != ULL_NONE ? &ull__session_graph(session)->tensors[same] : NULL;
         bool usable = there != NULL && of->name[0] != '\0' && there->type == of->type &&
-                      session->program->buffer_of[same] != ULL_NONE &&
+                      session->at->program->buffer_of[same] != ULL_NONE &&
                       of->role != ULL_ROLE_CONTROL && of->role != ULL_ROLE_CONSTANT;
         if (usable) {
-            forward->persistent[i] = ull__executable_address(session->full, same);
+            forward->persistent[i] = ull__executable_address(session->at->full, same);
             continue;
         }
         forward->persistent[i] = forward->own + own;
@@ -159,20 +159,16 @@ static ull_status finish(struct ull__session *session, struct ull__forward *forw
 }
 
 /* A forward pass of as many samples as fit, at most `wanted`; kept for the next time. */
-static ull_status prepare(struct ull__session *session, int64_t wanted, struct ull_error *err)
+static ull_status prepare(struct ull__session *session, struct ull__bucket *bucket, int64_t wanted,
+                          struct ull_error *err)
 {
-    if (session->forward != NULL && session->forward->micro_batch == wanted) {
+    if (bucket->forward != NULL && bucket->forward->wanted == wanted) {
         return ULL_OK;
     }
-    if (session->forward != NULL && session->forward->micro_batch > wanted) {
-        ull__forward_destroy(session, session->forward);
-        session->forward = NULL;
-    }
-    if (session->forward != NULL) {
-        return ULL_OK;
-    }
+    ull__forward_destroy(session, bucket->forward);
+    bucket->forward = NULL;
     struct ull__forward *made = calloc(1, sizeof(*made));
-    ull_status status = made != NULL ? make_graph(session, made, err)
+    ull_status status = made != NULL ? make_graph(session, bucket, made, err)
                                      : ull__fail(err, ULL_E_NO_MEMORY, "no memory to evaluate");
     int64_t batch = wanted < session->staged ? wanted : session->staged;
     for (; status == ULL_OK; batch = (batch + 1) / 2) {
@@ -190,6 +186,7 @@ static ull_status prepare(struct ull__session *session, int64_t wanted, struct u
     }
     if (status == ULL_OK) {
         made->micro_batch = batch;
+        made->wanted = wanted;
         status = find_persistent(session, made, err);
     }
     if (status == ULL_OK) {
@@ -199,16 +196,16 @@ static ull_status prepare(struct ull__session *session, int64_t wanted, struct u
         ull__forward_destroy(session, made);
         return status;
     }
-    session->forward = made;
+    bucket->forward = made;
     return ULL_OK;
 }
 
-static void run_forward(struct ull__session *session)
+static void run_forward(struct ull__session *session, const struct ull__bucket *bucket)
 {
-    struct ull__forward *forward = session->forward;
+    struct ull__forward *forward = bucket->forward;
     int64_t values[ULL_SYMBOLS];
     int input = ull__graph_find(forward->graph, ULL_ROLE_INPUT,
-                                ull__session_graph(session)->tensors[session->input].name);
+                                bucket->program->graph->tensors[bucket->input].name);
     ull__graph_values(forward->graph, forward->micro_batch, values);
     ull__session_put_input(forward->executable, forward->graph, input, values, session->x,
                            session->tokens);
@@ -218,6 +215,7 @@ static void run_forward(struct ull__session *session)
     }
     ull__executable_micro(forward->executable);
     session->backend->ops->synchronize(session->backend, NULL);
+    ull__session_note_reached(session, &session->reached_forward);
     /* 16-bit logits become f32 where they are, from the last one on. */
     enum ull__type type = forward->graph->tensors[forward->logits].type;
     int64_t elements = ull__tensor_elements(forward->graph, forward->logits, values);
@@ -239,28 +237,53 @@ static int64_t best(const float *row, int64_t classes)
 }
 
 /* Fewer samples than a forward pass has: the others count for nothing. */
-static void pad(struct ull__session *session, int64_t count, int64_t all)
+static void pad(struct ull__session *session, const struct ull__bucket *bucket, int64_t count)
 {
-    size_t sample = (size_t)session->sample_elements * 4;
+    int64_t all = bucket->forward->micro_batch;
+    size_t sample = (size_t)bucket->sample_elements * 4;
     for (int64_t i = count; i < all; ++i) {
         memcpy((char *)session->x + (size_t)i * sample, session->x, sample);
     }
-    for (int64_t i = count * session->sample_targets; i < all * session->sample_targets; ++i) {
+    for (int64_t i = count * bucket->sample_targets; i < all * bucket->sample_targets; ++i) {
         session->targets[i] = -100;
     }
 }
 
-static void judge(struct ull__session *session, int64_t first, int64_t count, int32_t *predictions,
-                  struct ull__evaluation *evaluation)
+/* predictions: of the first of these samples; NULL: they are not wanted. */
+static void judge(const struct ull__session *session, const struct ull__bucket *bucket,
+                  int64_t count, int32_t *predictions, struct ull__evaluation *evaluation)
 {
-    const struct ull__forward *forward = session->forward;
-    for (int64_t i = 0; i < count * session->sample_targets; ++i) {
+    const struct ull__forward *forward = bucket->forward;
+    int64_t row = bucket->sample_targets;
+    for (int64_t i = 0; i < count * row; ++i) {
         int64_t said = best(forward->logits_copy + i * session->classes, session->classes);
         if (predictions != NULL) {
-            predictions[first * session->sample_targets + i] = (int32_t)said;
+            predictions[i / row * session->sample_targets + i % row] = (int32_t)said;
         }
         evaluation->valid += session->targets[i] != -100;
         evaluation->right += session->targets[i] == said;
+    }
+}
+
+/* The shortest bucket that holds the next samples, as many as it takes at once. */
+static ull_status next_bucket(struct ull__session *session, const struct ull__source *source,
+                              int64_t first, int64_t left, struct ull__bucket **found,
+                              struct ull_error *err)
+{
+    struct ull__bucket *bucket =
+        source->length != NULL ? session->buckets : ull__session_longest(session);
+    for (;; ++bucket) {
+        ull_status status = prepare(session, bucket, session->staged, err);
+        if (status != ULL_OK || bucket == ull__session_longest(session)) {
+            *found = bucket;
+            return status;
+        }
+        int64_t most = bucket->forward->micro_batch;
+        int64_t length = source->length(source->context, first, left < most ? left : most);
+        if (length <= bucket->sample_elements) {
+            *found = bucket;
+            return ULL_OK;
+        }
     }
 }
 
@@ -269,19 +292,25 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
                                  struct ull__evaluation *evaluation, struct ull_error *err)
 {
     struct ull__evaluation made = {0, 0, 0};
-    ull_status status = count > 0 ? prepare(session, session->staged, err)
-                                  : ull__fail(err, ULL_E_INVALID, "no samples to evaluate");
+    ull_status status = count > 0 ? ULL_OK : ull__fail(err, ULL_E_INVALID, "no samples to evaluate");
     double sum = 0;
-    for (int64_t first = 0; first < count && status == ULL_OK;
-         first += session->forward->micro_batch) {
-        int64_t all = session->forward->micro_batch;
-        int64_t here = count - first < all ? count - first : all;
+    for (int64_t first = 0, here; first < count && status == ULL_OK; first += here) {
+        struct ull__bucket *bucket = NULL;
+        here = 0;
+        status = next_bucket(session, source, first, count - first, &bucket, err);
+        if (status != ULL_OK) {
+            break;
+        }
+        here = count - first < bucket->forward->micro_batch ? count - first
+                                                            : bucket->forward->micro_batch;
         status = source->read(source->context, first, here, session->x, session->targets, err);
         if (status == ULL_OK) {
-            pad(session, here, all);
-            run_forward(session);
-            sum += (double)session->forward->loss_value;
-            judge(session, first, here, predictions, &made);
+            ull__session_narrow(session, bucket, here);
+            pad(session, bucket, here);
+            run_forward(session, bucket);
+            sum += (double)bucket->forward->loss_value;
+            judge(session, bucket, here,
+                  predictions != NULL ? predictions + first * session->sample_targets : NULL, &made);
         }
     }
     if (status == ULL_OK) {
@@ -294,15 +323,16 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
 ull_status ull__session_logits(struct ull__session *session, const void *x, int64_t position,
                                float *logits, struct ull_error *err)
 {
-    ull_status status = prepare(session, 1, err);
+    struct ull__bucket *bucket = ull__session_bucket_for(session, position + 1);
+    ull_status status = prepare(session, bucket, 1, err);
     if (status == ULL_OK) {
-        memcpy(session->x, x, (size_t)session->sample_elements * 4);
-        for (int64_t i = 0; i < session->sample_targets; ++i) {
+        memcpy(session->x, x, (size_t)bucket->sample_elements * 4);
+        pad(session, bucket, 1);
+        for (int64_t i = 0; i < bucket->sample_targets; ++i) {
             session->targets[i] = -100;
         }
-        pad(session, 1, session->forward->micro_batch);
-        run_forward(session);
-        memcpy(logits, session->forward->logits_copy + position * session->classes,
+        run_forward(session, bucket);
+        memcpy(logits, bucket->forward->logits_copy + position * session->classes,
                (size_t)session->classes * sizeof(float));
     }
     return status;

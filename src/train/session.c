@@ -13,22 +13,23 @@ enum { SLACK = 4096, MOST_MEASURING = 1 << 28 };
 
 /* --- What the model takes and gives --- */
 
-static ull_status find_ends(struct ull__session *session, struct ull_error *err)
+ull_status ull__bucket_find_ends(struct ull__session *session, struct ull__bucket *bucket,
+                                 struct ull_error *err)
 {
-    const struct ull__graph *graph = ull__session_graph(session);
+    const struct ull__graph *graph = bucket->program->graph;
     int inputs = 0;
-    session->input = session->target = ULL_NONE;
+    bucket->input = bucket->target = ULL_NONE;
     for (int i = 0; i < graph->tensor_count; ++i) {
         const struct ull__tensor *tensor = &graph->tensors[i];
         if (tensor->role != ULL_ROLE_INPUT || tensor->node != ULL_NONE ||
-            session->program->buffer_of[i] == ULL_NONE) {
+            bucket->program->buffer_of[i] == ULL_NONE) {
             continue;
         }
         bool target = strcmp(tensor->name, "target") == 0 || strcmp(tensor->name, "targets") == 0;
-        *(target ? &session->target : &session->input) = i;
+        *(target ? &bucket->target : &bucket->input) = i;
         inputs += 1;
     }
-    if (inputs != 2 || session->input == ULL_NONE || session->target == ULL_NONE) {
+    if (inputs != 2 || bucket->input == ULL_NONE || bucket->target == ULL_NONE) {
         return ull__fail(err, ULL_E_INVALID,
                          "model '%s' has %d inputs; training needs one for samples, and one named "
                          "'target' with a class for each of them",
@@ -36,10 +37,44 @@ static ull_status find_ends(struct ull__session *session, struct ull_error *err)
     }
     int64_t values[ULL_SYMBOLS];
     ull__graph_values(graph, 1, values);
-    const struct ull__tensor *input = &graph->tensors[session->input];
+    const struct ull__tensor *input = &graph->tensors[bucket->input];
     session->tokens = !ull__type_is_float(input->type);
-    session->sample_elements = ull__tensor_elements(graph, session->input, values);
-    session->sample_targets = ull__tensor_elements(graph, session->target, values);
+    bucket->sample_elements = ull__tensor_elements(graph, bucket->input, values);
+    bucket->sample_targets = ull__tensor_elements(graph, bucket->target, values);
+    if (bucket > session->buckets && bucket->sample_elements <= bucket[-1].sample_elements) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "samples of %lld elements and then of %lld: expected "
+                         "ascending lengths",
+                         (long long)bucket[-1].sample_elements, (long long)bucket->sample_elements);
+    }
+    return ULL_OK;
+}
+
+/* All lengths work on the same weights and state, where they are. */
+static ull_status check_places(struct ull__session *session, const struct ull__bucket *bucket,
+                               struct ull_error *err)
+{
+    const struct ull__bucket *longest = ull__session_longest(session);
+    const struct ull__graph *graph = bucket->program->graph, *other = longest->program->graph;
+    for (int i = 0; i < bucket->program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &bucket->program->buffers[i];
+        if (buffer->life != ULL_LIFE_PERSISTENT || buffer->role == ULL_ROLE_CONTROL ||
+            buffer->role == ULL_ROLE_CONSTANT) {
+            continue;
+        }
+        const char *name = graph->tensors[buffer->tensor].name;
+        int same = ull__graph_find(other, buffer->role, name);
+        int there = same != ULL_NONE ? longest->program->buffer_of[same] : ULL_NONE;
+        if (there == ULL_NONE || longest->program->buffers[there].bytes != buffer->bytes ||
+            longest->layout.persistent_offsets[there] != bucket->layout.persistent_offsets[i] ||
+            longest->layout.host_offsets[there] != bucket->layout.host_offsets[i]) {
+            return ull__fail(err, ULL_E_INVALID,
+                             "'%s' of model '%s' is not the same for samples of %lld elements and "
+                             "of %lld: it cannot be trained on several lengths",
+                             name, other->name, (long long)bucket->sample_elements,
+                             (long long)longest->sample_elements);
+        }
+    }
     return ULL_OK;
 }
 
@@ -97,13 +132,38 @@ static ull_status open_pool(uint64_t bytes, ull_device **device, struct ull_pool
     return ull_pool_create(*device, &options, pool, err);
 }
 
+/* What the plans of all lengths need: the most of each region. */
+struct needs {
+    uint64_t persistent, step, host;
+};
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t step_of(const struct ull__bucket *bucket)
+{
+    return bucket->layout.step_bytes + bucket->layout.passing_bytes;
+}
+
+static struct needs needs_of(const struct ull__session *session)
+{
+    struct needs needs = {0, 0, 0};
+    for (int i = 0; i < session->bucket_count; ++i) {
+        const struct ull__plan_layout *layout = &session->buckets[i].layout;
+        needs.persistent = larger(needs.persistent, layout->persistent_bytes);
+        needs.step = larger(needs.step, step_of(&session->buckets[i]));
+        needs.host = larger(needs.host, layout->host_bytes);
+    }
+    return needs;
+}
+
 static ull_status take_regions(struct ull__session *session, struct ull_error *err)
 {
-    const struct ull__plan_layout *layout = &session->layout;
-    uint64_t persistent = layout->persistent_bytes + SLACK;
-    uint64_t step = layout->step_bytes + layout->passing_bytes;
+    const struct needs needs = needs_of(session);
     if (session->arena.persistent == NULL) {
-        session->persistent_room = persistent;
+        session->persistent_room = needs.persistent + SLACK;
     }
     if (session->arena.step != NULL) {
         ull_pool_free(session->pool, session->arena.step, NULL);
@@ -111,21 +171,21 @@ static ull_status take_regions(struct ull__session *session, struct ull_error *e
         ull_pool_trim(session->pool, UINT64_MAX, NULL);
     }
     ull_status status =
-        open_pool(session->persistent_room + step, &session->device, &session->pool, err);
+        open_pool(session->persistent_room + needs.step, &session->device, &session->pool, err);
     if (status == ULL_OK && session->arena.persistent == NULL) {
         status = request(session->pool, session->persistent_room, "weights and state",
                          &session->arena.persistent, err);
     }
     if (status == ULL_OK) {
-        status = request(session->pool, step, "a step", &session->arena.step, err);
-        session->step_room = step;
+        status = request(session->pool, needs.step, "a step", &session->arena.step, err);
+        session->step_room = needs.step;
     }
-    if (status == ULL_OK && layout->host_bytes > 0 && session->host_room < layout->host_bytes) {
-        status = open_pool(layout->host_bytes, &session->host_device, &session->host_pool, err);
+    if (status == ULL_OK && needs.host > 0 && session->host_room < needs.host) {
+        status = open_pool(needs.host, &session->host_device, &session->host_pool, err);
         if (status == ULL_OK) {
-            status = request(session->host_pool, layout->host_bytes, "what is in the host's memory",
+            status = request(session->host_pool, needs.host, "what is in the host's memory",
                              &session->arena.host, err);
-            session->host_room = layout->host_bytes;
+            session->host_room = needs.host;
         }
     }
     return status;
@@ -135,22 +195,22 @@ static ull_status take_regions(struct ull__session *session, struct ull_error *e
 
 static void drop_executables(struct ull__session *session)
 {
-    ull__executable_destroy(session->full);
-    ull__executable_destroy(session->rest);
-    session->full = session->rest = NULL;
-    ull__forward_destroy(session, session->forward);
-    session->forward = NULL;
-    ull__plan_layout_finish(&session->layout);
+    for (int i = 0; i < session->bucket_count; ++i) {
+        struct ull__bucket *bucket = &session->buckets[i];
+        ull__executable_destroy(bucket->full);
+        ull__executable_destroy(bucket->rest);
+        bucket->full = bucket->rest = NULL;
+        ull__forward_destroy(session, bucket->forward);
+        bucket->forward = NULL;
+        ull__plan_layout_finish(&bucket->layout);
+    }
 }
 
-static ull_status make_executable(struct ull__session *session, int64_t batch,
-                                  struct ull__executable **executable, struct ull_error *err)
+static ull_status make_executable(struct ull__session *session, struct ull__bucket *bucket,
+                                  int64_t batch, struct ull__executable **executable,
+                                  struct ull_error *err)
 {
-    const struct ull__graph *graph = ull__session_graph(session);
-    const struct ull__plan *plan =
-        session->options.plan.profile != NULL
-            ? &ull__planner_plans(session->planner, &(int){0})[session->plan]
-            : NULL;
+    const struct ull__graph *graph = bucket->program->graph;
     struct ull__result results[8];
     int64_t values[ULL_SYMBOLS];
     for (int i = 0; i < graph->loss_count; ++i) {
@@ -158,9 +218,9 @@ static ull_status make_executable(struct ull__session *session, int64_t batch,
     }
     ull__graph_values(graph, batch, values);
     struct ull__executable_request what = {.backend = session->backend,
-                                           .program = session->program,
-                                           .layout = &session->layout,
-                                           .decision = &plan->decision,
+                                           .program = bucket->program,
+                                           .layout = &bucket->layout,
+                                           .decision = &ull__bucket_plan(bucket)->decision,
                                            .values = values,
                                            .arena = session->arena,
                                            .results = results,
@@ -184,110 +244,83 @@ static ull_status stage_samples(struct ull__session *session, int64_t samples, s
     return ULL_OK;
 }
 
-/* Regions, kernels and addresses for a plan. */
-static ull_status take_plan(struct ull__session *session, int plan, struct ull_error *err)
+/* Kernels of a bucket, in regions that are there. */
+static ull_status make_bucket(struct ull__session *session, struct ull__bucket *bucket,
+                              struct ull_error *err)
 {
-    drop_executables(session);
-    session->plan = plan;
-    session->program = ull__planner_program(session->planner, plan);
-    int count;
-    const struct ull__plan *of = &ull__planner_plans(session->planner, &count)[plan];
-    ull_status status = ull__planner_layout(session->planner, plan, &session->layout, err);
+    int64_t micro = ull__bucket_plan(bucket)->micro_batch;
+    ull_status status = stage_samples(session, micro, err);
     if (status == ULL_OK) {
+        status = make_executable(session, bucket, micro, &bucket->full, err);
+    }
+    bucket->rest_batch = session->options.plan.batch % micro;
+    if (status == ULL_OK && bucket->rest_batch > 0) {
+        status = make_executable(session, bucket, bucket->rest_batch, &bucket->rest, err);
+    }
+    return status;
+}
+
+/* Regions, kernels and addresses for a plan of each bucket. */
+static ull_status take_plans(struct ull__session *session, const int *plans, struct ull_error *err)
+{
+    ull_status status = ULL_OK;
+    drop_executables(session);
+    for (int i = 0; i < session->bucket_count && status == ULL_OK; ++i) {
+        struct ull__bucket *bucket = &session->buckets[i];
+        bucket->plan = plans[i];
+        bucket->program = ull__planner_program(bucket->planner, plans[i]);
+        status = ull__planner_layout(bucket->planner, plans[i], &bucket->layout, err);
+        if (status == ULL_OK) {
+            status = ull__bucket_find_ends(session, bucket, err);
+        }
+    }
+    for (int i = 0; i + 1 < session->bucket_count && status == ULL_OK; ++i) {
+        status = check_places(session, &session->buckets[i], err);
+    }
+    if (status == ULL_OK) {
+        session->sample_elements = ull__session_longest(session)->sample_elements;
+        session->sample_targets = ull__session_longest(session)->sample_targets;
         status = take_regions(session, err);
     }
-    if (status == ULL_OK) {
-        status = find_ends(session, err);
+    for (int i = 0; i < session->bucket_count && status == ULL_OK; ++i) {
+        status = make_bucket(session, &session->buckets[i], err);
     }
     if (status == ULL_OK) {
-        status = stage_samples(session, of->micro_batch, err);
-    }
-    if (status == ULL_OK) {
-        status = make_executable(session, of->micro_batch, &session->full, err);
-    }
-    session->rest_batch = session->options.plan.batch % of->micro_batch;
-    if (status == ULL_OK && session->rest_batch > 0) {
-        status = make_executable(session, session->rest_batch, &session->rest, err);
-    }
-    session->reached_persistent = session->reached_step = 0;
-    if (status == ULL_OK) {
-        ull__session_note_reached(session);
-        session->reached_persistent = session->reached_step = 0;
+        uint64_t forgotten = 0;
+        ull__session_note_reached(session, &forgotten);
         status = ull__session_list(session, err);
     }
-    return status;
-}
-
-static ull_status make_planner(struct ull__session *session, struct ull_error *err)
-{
-    struct ull__plan_request plan = session->options.plan;
-    struct ull__profile profile = *plan.profile;
-    profile.meter = ull__meter_for(session->meter);
-    plan.model = session->options.model;
-    plan.profile = &profile;
-    ull_status status = ull__planner_create(&plan, &session->planner, err);
-    const char *missing = ull__meter_missing(session->meter);
-    if (missing[0] != '\0') {
-        return ull__fail(err, ULL_E_NOT_FOUND, "model '%s' cannot be trained here: %s",
-                         plan.model->name, missing);
+    session->reached_persistent = session->reached_forward = 0;
+    for (int i = 0; i < session->bucket_count; ++i) {
+        session->buckets[i].ran = false;
+        session->buckets[i].reached_step = 0;
     }
     return status;
 }
 
-/* running: a plan of the precision and with the places of state that there are now. */
-static ull_status nothing_fits(struct ull__session *session, uint64_t budget, bool running,
-                               struct ull_error *err)
+/* The machine may have less than the budget allows: then the next plans down. */
+static ull_status take_first_plans(struct ull__session *session, struct ull_error *err)
 {
-    int count;
-    int64_t least = INT64_MAX;
-    const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
-    const struct ull__plan *now = &plans[session->plan];
-    for (int i = 0; i < count; ++i) {
-        bool able = !running || (plans[i].precision == now->precision &&
-                                 plans[i].offload_optimizer == now->offload_optimizer);
-        int64_t peak =
-            able && plans[i].bound_bytes < least ? ull__planner_place(session->planner, i) : -1;
-        least = peak >= 0 && peak < least ? peak : least;
+    struct ull__wish wish = {.budget = session->budget, .accepted = true};
+    int plans[ULL_SESSION_BUCKETS];
+    if (!ull__session_choose(session, &wish, plans)) {
+        return ull__session_nothing_fits(session, session->budget, false, err);
     }
-    uint64_t needed = (uint64_t)least + ull__planner_profile(session->planner)->outside_bytes;
-    return ull__fail(err, ULL_E_NO_MEMORY,
-                     "no plan for '%s' with batches of %lld%s fits %llu bytes; the smallest needs "
-                     "%llu",
-                     session->options.model->name, (long long)session->options.plan.batch,
-                     running ? ", while it runs," : "", (unsigned long long)budget,
-                     (unsigned long long)needed);
-}
-
-static uint64_t profile_outside(const struct ull__session *session)
-{
-    return ull__planner_profile(session->planner)->outside_bytes;
-}
-
-/* The fastest plan that fits and may be taken. `same`: with precision and optimizer's state as they are. */
-static int choose(struct ull__session *session, uint64_t budget, bool same, int64_t least,
-                  int64_t most)
-{
-    int count;
-    const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
-    const struct ull__plan *now = &plans[session->plan];
-    int64_t room = (int64_t)budget - (int64_t)ull__planner_profile(session->planner)->outside_bytes;
-    for (int i = 0; i < count; ++i) {
-        const struct ull__plan *plan = &plans[i];
-        bool fine = (least == 0 || plan->micro_batch >= least) &&
-                    (most == 0 || plan->micro_batch <= most) && plan->bound_bytes <= room;
-        if (same) {
-            fine = fine && plan->precision == now->precision &&
-                   plan->offload_optimizer == now->offload_optimizer;
+    ull_status status = take_plans(session, plans, err);
+    while (status == ULL_E_NO_MEMORY) {
+        int64_t peak = 0;
+        for (int i = 0; i < session->bucket_count; ++i) {
+            int64_t here = ull__planner_place(session->buckets[i].planner, plans[i]);
+            peak = here > peak ? here : peak;
         }
-        if (fine && session->options.accepts != NULL && !same) {
-            fine = session->options.accepts(session->options.context, plan);
+        wish.budget = session->budget =
+            (uint64_t)peak + ull__planner_profile(session->at->planner)->outside_bytes - 1;
+        if (!ull__session_choose(session, &wish, plans)) {
+            return status;
         }
-        int64_t peak = fine ? ull__planner_place(session->planner, i) : -1;
-        if (peak >= 0 && peak <= room) {
-            return i;
-        }
+        status = take_plans(session, plans, err);
     }
-    return ULL_NONE;
+    return status;
 }
 
 ull_status ull__session_create(const struct ull__session_options *options,
@@ -306,20 +339,11 @@ ull_status ull__session_create(const struct ull__session_options *options,
     ull_status status =
         ull__meter_create(made->backend, options->rates ? 0 : room, &made->meter, err);
     if (status == ULL_OK) {
-        status = make_planner(made, err);
+        status = ull__session_make_planners(made, err);
     }
     if (status == ULL_OK) {
         ull__meter_rest(made->meter);
-        int plan = choose(made, options->budget_bytes, false, 0, 0);
-        status = plan != ULL_NONE ? take_plan(made, plan, err)
-                                  : nothing_fits(made, options->budget_bytes, false, err);
-        /* The machine may have less than the budget allows: then the next plan down. */
-        for (int64_t peak; status == ULL_E_NO_MEMORY && plan != ULL_NONE;) {
-            peak = ull__planner_place(made->planner, plan);
-            made->budget = (uint64_t)peak + profile_outside(made) - 1;
-            plan = choose(made, made->budget, false, 0, 0);
-            status = plan != ULL_NONE ? take_plan(made, plan, err) : status;
-        }
+        status = take_first_plans(made, err);
     }
     if (status != ULL_OK) {
         ull__session_destroy(made);
@@ -344,7 +368,9 @@ void ull__session_destroy(struct ull__session *session)
     ull_pool_destroy(session->host_pool);
     ull_device_close(session->device);
     ull_device_close(session->host_device);
-    ull__planner_destroy(session->planner);
+    for (int i = 0; i < session->bucket_count; ++i) {
+        ull__planner_destroy(session->buckets[i].planner);
+    }
     ull__meter_destroy(session->meter);
     free(session->x);
     free(session->targets);
@@ -355,43 +381,67 @@ void ull__session_destroy(struct ull__session *session)
 ull_status ull__session_replan(struct ull__session *session, uint64_t budget_bytes, int64_t least,
                                int64_t most, bool *changed, struct ull_error *err)
 {
-    int found = choose(session, budget_bytes, true, least, most);
-    if (found == ULL_NONE) {
-        return nothing_fits(session, budget_bytes, true, err);
+    struct ull__wish wish = {.budget = budget_bytes,
+                             .like = ull__bucket_plan(ull__session_longest(session)),
+                             .least = least,
+                             .most = most};
+    int found[ULL_SESSION_BUCKETS], before[ULL_SESSION_BUCKETS];
+    bool other = false;
+    if (!ull__session_choose(session, &wish, found)) {
+        return ull__session_nothing_fits(session, budget_bytes, true, err);
     }
-    int before = session->plan;
-    ull_status status = found != before ? take_plan(session, found, err) : ULL_OK;
+    for (int i = 0; i < session->bucket_count; ++i) {
+        before[i] = session->buckets[i].plan;
+        other = other || before[i] != found[i];
+    }
+    ull_status status = other ? take_plans(session, found, err) : ULL_OK;
     if (status == ULL_OK) {
         session->budget = budget_bytes;
-        *changed = found != before;
-    } else if (take_plan(session, before, NULL) != ULL_OK) {
+        *changed = other;
+    } else if (take_plans(session, before, NULL) != ULL_OK) {
         return status; /* not even what was there: the session can only be saved and ended */
     }
-    if (found != before) {
+    if (other) {
         ull__session_write_counters(session);
     }
     return status;
 }
 
+/* What was reached, and what was to be by the lengths that ran. */
+static void info_of_peaks(struct ull__session *session, struct ull__session_info *info)
+{
+    uint64_t expected = session->reached_forward, reached = session->reached_forward, persistent = 0;
+    for (int i = 0; i < session->bucket_count; ++i) {
+        const struct ull__bucket *bucket = &session->buckets[i];
+        info->buckets[i] = (struct ull__session_bucket){.length = bucket->sample_elements,
+                                                        .chosen = ull__bucket_plan(bucket),
+                                                        .step_bytes = step_of(bucket)};
+        expected = bucket->ran ? larger(expected, step_of(bucket)) : expected;
+        persistent = bucket->ran ? larger(persistent, bucket->layout.persistent_bytes) : persistent;
+        reached = larger(reached, bucket->reached_step);
+    }
+    info->bucket_count = session->bucket_count;
+    info->expected_peak_bytes = persistent + expected;
+    info->measured_peak_bytes = session->reached_persistent + reached;
+}
+
 void ull__session_info(struct ull__session *session, struct ull__session_info *info)
 {
-    int count;
-    const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
-    *info = (struct ull__session_info){
-        .planner = session->planner,
-        .plan = session->plan,
-        .chosen = &plans[session->plan],
-        .predicted_peak_bytes = session->layout.persistent_bytes + session->layout.step_bytes +
-                                session->layout.passing_bytes,
-        .measured_peak_bytes = session->reached_persistent + session->reached_step,
-        .host_bytes = session->layout.host_bytes,
-        .persistent_bytes = session->layout.persistent_bytes,
-        .classes = session->classes,
-        .sample_elements = session->sample_elements,
-        .sample_targets = session->sample_targets,
-        .tokens = session->tokens,
-        .steps = session->steps,
-        .loss_scale = session->loss_scale,
-        .good_steps = session->good_steps,
-        .hysteresis_left = session->hysteresis_left};
+    const struct ull__bucket *longest = ull__session_longest(session);
+    const struct needs needs = needs_of(session);
+    *info = (struct ull__session_info){.planner = longest->planner,
+                                       .plan = longest->plan,
+                                       .chosen = ull__bucket_plan(longest),
+                                       .predicted_peak_bytes = needs.persistent + needs.step,
+                                       .host_bytes = needs.host,
+                                       .persistent_bytes = needs.persistent,
+                                       .classes = session->classes,
+                                       .sample_elements = session->sample_elements,
+                                       .sample_targets = session->sample_targets,
+                                       .tokens = session->tokens,
+                                       .steps = session->steps,
+                                       .loss_scale = session->loss_scale,
+                                       .good_steps = session->good_steps,
+                                       .hysteresis_left = session->hysteresis_left};
+    info_of_peaks(session, info);
 }

@@ -21,20 +21,30 @@ struct ull__source {
     void *context;
     /* Valid targets of `count` samples from `first` of the batch on. */
     uint64_t (*valid)(void *context, int64_t first, int64_t count);
-    /* x: f32 pictures in rows, or i32 tokens; targets: i32. */
+    /* Tokens of the longest of `count` samples from `first` on; NULL: all are as long as the model's. */
+    int64_t (*length)(void *context, int64_t first, int64_t count);
+    /* x: f32 pictures in rows, or i32 tokens; targets: i32. Shorter samples are filled up to the model's length. */
     ull_status (*read)(void *context, int64_t first, int64_t count, void *x, int32_t *targets,
                        struct ull_error *err);
 };
 
+enum { ULL_SESSION_BUCKETS = 16 };
+
 struct ull__session_options {
     const struct ull__graph *model; /* must outlive the session */
-    struct ull__backend *backend;   /* likewise */
-    struct ull__plan_request plan;  /* model, and the profile's meter, are set by the session */
-    uint64_t budget_bytes;          /* of the device, with what is outside */
+    /*
+     * The same model with fewer tokens, in ascending order; likewise. A batch runs as the shortest that holds its
+     * longest sample. That must change nothing but time: attention is causal, and what fills a sample up is behind it.
+     */
+    const struct ull__graph *const *shorter;
+    int shorter_count;             /* below ULL_SESSION_BUCKETS */
+    struct ull__backend *backend;  /* likewise */
+    struct ull__plan_request plan; /* model, and the profile's meter, are set by the session */
+    uint64_t budget_bytes;         /* of the device, with what is outside */
     uint64_t seed;
     double initial_loss_scale; /* f16; 0: 65,536 */
-    /* Which plans may be taken; NULL: all. */
-    bool (*accepts)(void *context, const struct ull__plan *plan);
+    /* Which plans may be taken, for samples of `length` elements; NULL: all. */
+    bool (*accepts)(void *context, int64_t length, const struct ull__plan *plan);
     void *context;
     bool rates; /* times are the profile's, nothing is measured: the same plan each time */
 };
@@ -54,6 +64,8 @@ struct ull__step_result {
     double loss_scale; /* after the step; 1 without one */
     bool skipped;      /* gradients were not finite: nothing was updated */
     int64_t micro_batch, micro_steps;
+    int64_t length;   /* elements of a sample, as it ran */
+    uint64_t targets; /* that count */
     double seconds;
 };
 
@@ -82,15 +94,24 @@ ull_status ull__session_logits(struct ull__session *session, const void *x, int6
 /*
  * Takes the fastest plan that fits budget bytes and whose micro-batch is within [least, most] (0: any), in the precision and with
  * the optimizer's state where it is. ULL_E_NO_MEMORY: none; nothing has changed. *changed: whether it is another plan.
+ * Where there are shorter models, each gets a plan; the bounds are of the longest, and `most` is of as many tokens for the others.
  */
 ull_status ull__session_replan(struct ull__session *session, uint64_t budget_bytes, int64_t least,
                                int64_t most, bool *changed, struct ull_error *err);
 
-struct ull__session_info {
-    const struct ull__planner *planner;
-    int plan; /* its number there */
+/* One length of samples. */
+struct ull__session_bucket {
+    int64_t length; /* elements of a sample */
     const struct ull__plan *chosen;
-    uint64_t predicted_peak_bytes; /* of the regions of the device */
+    uint64_t step_bytes; /* what it needs of the region of a step */
+};
+
+struct ull__session_info {
+    const struct ull__planner *planner; /* of the longest, like what follows */
+    int plan;                           /* its number there */
+    const struct ull__plan *chosen;
+    uint64_t predicted_peak_bytes; /* of the regions of the device, which hold the plan of each length */
+    uint64_t expected_peak_bytes; /* the same of the lengths that ran since the plans were taken */
     uint64_t measured_peak_bytes; /* highest ends of what kernels were handed, since the plan was taken */
     uint64_t host_bytes;          /* of the second region */
     uint64_t persistent_bytes;
@@ -100,6 +121,8 @@ struct ull__session_info {
     uint64_t steps; /* updates done */
     double loss_scale;
     int64_t good_steps, hysteresis_left;
+    struct ull__session_bucket buckets[ULL_SESSION_BUCKETS]; /* ascending */
+    int bucket_count;
 };
 void ull__session_info(struct ull__session *session, struct ull__session_info *info);
 

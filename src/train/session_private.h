@@ -15,36 +15,49 @@ struct ull__forward {
     struct ull__decision decision;
     struct ull__plan_layout layout;
     struct ull__executable *executable;
-    char **persistent; /* by buffer */
-    char *own;         /* constants and controls that the training does not have */
-    int64_t micro_batch;
-    int logits, loss, target; /* tensors; loss ULL_NONE: none */
+    char **persistent;           /* by buffer */
+    char *own;                   /* constants and controls that the training does not have */
+    int64_t micro_batch, wanted; /* samples at once, and how many that were to be */
+    int logits, loss, target;    /* tensors; loss ULL_NONE: none */
     float loss_value;
     float *logits_copy; /* [micro_batch * sample_targets, classes] */
+};
+
+/* The model for one length of samples: a plan of its own over the regions of all. */
+struct ull__bucket {
+    const struct ull__graph *model;
+    struct ull__planner *planner;
+    int plan;
+    const struct ull__program *program;
+    struct ull__plan_layout layout;
+    struct ull__executable *full,
+        *rest; /* for a micro-batch, and for the last one where that is smaller */
+    int64_t rest_batch;
+    int input, target; /* tensors of the graph */
+    int64_t sample_elements, sample_targets;
+    bool ran;              /* since the plan was taken */
+    uint64_t reached_step; /* highest end, as an offset */
+    struct ull__forward *forward;
 };
 
 struct ull__session {
     struct ull__session_options options;
     struct ull__backend *backend;
     struct ull__meter_of *meter;
-    struct ull__planner *planner;
-    int plan;
     uint64_t budget;
+    struct ull__bucket buckets[ULL_SESSION_BUCKETS]; /* ascending */
+    int bucket_count;
+    struct ull__bucket *at; /* whose counters and constants are in the persistent region */
 
     ull_device *device, *host_device;
     struct ull_pool *pool, *host_pool;
     struct ull__arena arena;
     uint64_t persistent_room, step_room, host_room;
 
-    const struct ull__program *program;
-    struct ull__plan_layout layout;
-    struct ull__executable *full,
-        *rest; /* for a micro-batch, and for the last one where that is smaller */
-    int64_t rest_batch;
     float losses[8];
 
-    int input, target; /* tensors of the graph */
-    int64_t sample_elements, sample_targets, classes;
+    int64_t sample_elements, sample_targets; /* as the source gives them: of the longest */
+    int64_t classes;
     bool tokens;
     void *x; /* a micro-batch as the source gives it */
     int32_t *targets;
@@ -56,33 +69,73 @@ struct ull__session {
     uint64_t steps;
     double loss_scale;
     int64_t good_steps, hysteresis_left;
-    uint64_t reached_persistent, reached_step; /* highest ends, as offsets */
-
-    struct ull__forward *forward;
+    uint64_t reached_persistent, reached_forward; /* highest ends, as offsets */
 };
+
+/* Which plans are looked for. */
+struct ull__wish {
+    uint64_t budget;
+    const struct ull__plan *like; /* precision and place of the optimizer's state; NULL: any */
+    bool accepted;                /* those that the options accept alone */
+    int64_t least, most;          /* of a micro-batch; 0: any */
+};
+
+/* session.c: input, target and their sizes. */
+ull_status ull__bucket_find_ends(struct ull__session *session, struct ull__bucket *bucket,
+                                 struct ull_error *err);
+
+/* choose.c */
+ull_status ull__session_make_planners(struct ull__session *session, struct ull_error *err);
+/*
+ * A plan for each bucket: for the longest as it is wished, for the others what lies on the same weights. False: there is
+ * none for one of them.
+ */
+bool ull__session_choose(struct ull__session *session, const struct ull__wish *wish, int *plans);
+/* Says so. running: of plans with the precision and the places of state that there are now. */
+ull_status ull__session_nothing_fits(struct ull__session *session, uint64_t budget, bool running,
+                                     struct ull_error *err);
 
 /* values.c */
 /* Fills weights and state of a new training. */
 void ull__session_fill(struct ull__session *session);
+/* The constants of the bucket at hand, where others had theirs. */
+void ull__session_fill_constants(struct ull__session *session);
 ull_status ull__session_list(struct ull__session *session, struct ull_error *err);
 /* The tensor of a control, or ULL_NONE. */
 int ull__graph_find(const struct ull__graph *graph, enum ull__role role, const char *name);
 
 /* step.c */
-/* Takes the highest ends of what was touched since the last call. */
-void ull__session_note_reached(struct ull__session *session);
+/* Takes the highest ends of what was touched since the last call; that in the region of a step into *reached. */
+void ull__session_note_reached(struct ull__session *session, uint64_t *reached);
 /* Controls that the session counts, into the regions. */
 void ull__session_write_counters(struct ull__session *session);
 /* What the source gave, as the graph's input has it. */
 void ull__session_put_input(const struct ull__executable *executable, const struct ull__graph *graph,
                             int tensor, const int64_t *values, const void *from, bool tokens);
 
+/* The shortest that holds samples of `length` elements. */
+struct ull__bucket *ull__session_bucket_for(struct ull__session *session, int64_t length);
+/* `count` samples as the source gave them become rows of the bucket's length. */
+void ull__session_narrow(struct ull__session *session, const struct ull__bucket *bucket,
+                         int64_t count);
+
 /* evaluate.c */
 void ull__forward_destroy(struct ull__session *session, struct ull__forward *forward);
 
 static inline const struct ull__graph *ull__session_graph(const struct ull__session *session)
 {
-    return session->program->graph;
+    return session->at->program->graph;
+}
+
+static inline const struct ull__plan *ull__bucket_plan(const struct ull__bucket *bucket)
+{
+    int count;
+    return &ull__planner_plans(bucket->planner, &count)[bucket->plan];
+}
+
+static inline struct ull__bucket *ull__session_longest(struct ull__session *session)
+{
+    return &session->buckets[session->bucket_count - 1];
 }
 
 #endif

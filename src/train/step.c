@@ -19,10 +19,10 @@ static uint64_t rounded(uint64_t bytes, uint64_t alignment)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-void ull__session_note_reached(struct ull__session *session)
+void ull__session_note_reached(struct ull__session *session, uint64_t *reached)
 {
     const struct ull__backend_ops *ops = session->backend->ops;
-    uint64_t alignment = ull__planner_profile(session->planner)->alignment;
+    uint64_t alignment = ull__planner_profile(session->at->planner)->alignment;
     char *persistent = session->arena.persistent, *step = session->arena.step;
     uintptr_t end = ops->reached(session->backend, persistent, persistent + session->persistent_room);
     uint64_t offset = end != 0 ? rounded(end - (uintptr_t)persistent, alignment) : 0;
@@ -30,15 +30,51 @@ void ull__session_note_reached(struct ull__session *session)
         offset > session->reached_persistent ? offset : session->reached_persistent;
     end = ops->reached(session->backend, step, step + session->step_room);
     offset = end != 0 ? rounded(end - (uintptr_t)step, alignment) : 0;
-    session->reached_step = offset > session->reached_step ? offset : session->reached_step;
+    *reached = offset > *reached ? offset : *reached;
 }
+
+/* --- Lengths --- */
+
+struct ull__bucket *ull__session_bucket_for(struct ull__session *session, int64_t length)
+{
+    struct ull__bucket *bucket = session->buckets;
+    while (bucket < ull__session_longest(session) && bucket->sample_elements < length) {
+        bucket += 1;
+    }
+    return bucket;
+}
+
+/* Weights and state lie where they are; what is steered by, and constants of a length, may lie elsewhere. */
+static void enter(struct ull__session *session, struct ull__bucket *bucket)
+{
+    if (session->at != bucket) {
+        session->at = bucket;
+        ull__session_write_counters(session);
+        ull__session_fill_constants(session);
+    }
+}
+
+static void narrow(void *rows, int64_t count, int64_t from, int64_t to)
+{
+    for (int64_t i = 1; from != to && i < count; ++i) {
+        memmove((char *)rows + i * to * 4, (char *)rows + i * from * 4, (size_t)to * 4);
+    }
+}
+
+void ull__session_narrow(struct ull__session *session, const struct ull__bucket *bucket, int64_t count)
+{
+    narrow(session->x, count, session->sample_elements, bucket->sample_elements);
+    narrow(session->targets, count, session->sample_targets, bucket->sample_targets);
+}
+
+/* --- */
 
 /* A control's bytes, if this plan has it. */
 static void *control(const struct ull__session *session, const char *name)
 {
     int tensor = ull__graph_find(ull__session_graph(session), ULL_ROLE_CONTROL, name);
-    return tensor != ULL_NONE && session->program->buffer_of[tensor] != ULL_NONE
-               ? ull__executable_address(session->full, tensor)
+    return tensor != ULL_NONE && session->at->program->buffer_of[tensor] != ULL_NONE
+               ? ull__executable_address(session->at->full, tensor)
                : NULL;
 }
 
@@ -124,8 +160,9 @@ void ull__session_put_input(const struct ull__executable *executable, const stru
 static ull_status micro_step(struct ull__session *session, const struct ull__source *source,
                              int64_t first, int64_t count, bool adding, struct ull_error *err)
 {
+    const struct ull__bucket *bucket = session->at;
     struct ull__executable *executable =
-        session->rest != NULL && count == session->rest_batch ? session->rest : session->full;
+        bucket->rest != NULL && count == bucket->rest_batch ? bucket->rest : bucket->full;
     const struct ull__graph *graph = ull__session_graph(session);
     int64_t values[ULL_SYMBOLS];
     int64_t generator[ULL_GENERATOR_SIZE] = {(int64_t)session->options.seed,
@@ -135,9 +172,10 @@ static ull_status micro_step(struct ull__session *session, const struct ull__sou
     if (status != ULL_OK) {
         return status;
     }
+    ull__session_narrow(session, bucket, count);
     ull__graph_values(graph, count, values);
-    ull__session_put_input(executable, graph, session->input, values, session->x, session->tokens);
-    ull__session_put_input(executable, graph, session->target, values, session->targets, true);
+    ull__session_put_input(executable, graph, bucket->input, values, session->x, session->tokens);
+    ull__session_put_input(executable, graph, bucket->target, values, session->targets, true);
     write_control(session, "adding", &adding, sizeof(adding));
     write_control(session, "generator", generator, sizeof(generator));
     ull__executable_micro(executable);
@@ -148,10 +186,14 @@ ull_status ull__session_step(struct ull__session *session, const struct ull__sou
                              double learning_rate, struct ull__step_result *result,
                              struct ull_error *err)
 {
+    int64_t batch = session->options.plan.batch;
+    enter(session, ull__session_bucket_for(session, source->length != NULL
+                                                        ? source->length(source->context, 0, batch)
+                                                        : session->sample_elements));
+    struct ull__bucket *bucket = session->at;
     const struct ull__graph *graph = ull__session_graph(session);
     int count;
-    const struct ull__plan *plan = &ull__planner_plans(session->planner, &count)[session->plan];
-    int64_t batch = session->options.plan.batch, micro = plan->micro_batch;
+    int64_t micro = ull__planner_plans(bucket->planner, &count)[bucket->plan].micro_batch;
     uint64_t valid = source->valid(source->context, 0, batch), before = session->steps;
     float rate = (float)learning_rate, targets = valid > 0 ? (float)valid : 1;
     double begin = now(), loss = 0;
@@ -168,19 +210,22 @@ ull_status ull__session_step(struct ull__session *session, const struct ull__sou
             loss += graph->loss_weights[i] * (double)session->losses[i];
         }
     }
-    ull__executable_update(session->full);
+    ull__executable_update(session->at->full);
     ull_status status = session->backend->ops->synchronize(session->backend, err);
     if (status != ULL_OK) {
         return status;
     }
     read_counters(session);
-    ull__session_note_reached(session);
+    bucket->ran = true;
+    ull__session_note_reached(session, &bucket->reached_step);
     bool scaled = control(session, "loss_scale") != NULL;
     *result = (struct ull__step_result){.loss = loss,
                                         .loss_scale = scaled ? session->loss_scale : 1,
                                         .skipped = session->steps == before,
                                         .micro_batch = micro,
                                         .micro_steps = micro_steps,
+                                        .length = bucket->sample_elements,
+                                        .targets = valid,
                                         .seconds = now() - begin};
     return ULL_OK;
 }

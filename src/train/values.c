@@ -112,28 +112,40 @@ static void fill_floats(const struct ull__session *session, int tensor, void *to
     }
 }
 
-void ull__session_fill(struct ull__session *session)
+static void fill_buffer(struct ull__session *session, const struct ull__program_buffer *buffer)
 {
     const struct ull__graph *graph = ull__session_graph(session);
+    const struct ull__tensor *of = &graph->tensors[buffer->tensor];
     int64_t values[ULL_SYMBOLS];
+    void *to = buffer->life != ULL_LIFE_PASSING
+                   ? ull__executable_address(session->at->full, buffer->tensor)
+                   : NULL;
+    if (to == NULL || buffer->role == ULL_ROLE_CONTROL) {
+        return;
+    }
     ull__graph_values(graph, 1, values);
-    for (int i = 0; i < session->program->buffer_count; ++i) {
-        const struct ull__program_buffer *buffer = &session->program->buffers[i];
-        const struct ull__tensor *of = &graph->tensors[buffer->tensor];
-        void *to = buffer->life != ULL_LIFE_PASSING
-                       ? ull__executable_address(session->full, buffer->tensor)
-                       : NULL;
-        if (to == NULL || buffer->role == ULL_ROLE_CONTROL) {
-            continue;
-        }
-        int64_t bytes = ull__tensor_bytes(graph, buffer->tensor, values);
-        if (ull__type_is_float(of->type) && of->role != ULL_ROLE_CONSTANT) {
-            fill_floats(session, buffer->tensor, to,
-                        ull__tensor_elements(graph, buffer->tensor, values));
-        } else if (of->data != NULL && of->data_bytes >= (size_t)bytes) {
-            memcpy(to, of->data, (size_t)bytes);
-        } else {
-            memset(to, 0, (size_t)bytes);
+    int64_t bytes = ull__tensor_bytes(graph, buffer->tensor, values);
+    if (ull__type_is_float(of->type) && of->role != ULL_ROLE_CONSTANT) {
+        fill_floats(session, buffer->tensor, to, ull__tensor_elements(graph, buffer->tensor, values));
+    } else if (of->data != NULL && of->data_bytes >= (size_t)bytes) {
+        memcpy(to, of->data, (size_t)bytes);
+    } else {
+        memset(to, 0, (size_t)bytes);
+    }
+}
+
+void ull__session_fill(struct ull__session *session)
+{
+    for (int i = 0; i < session->at->program->buffer_count; ++i) {
+        fill_buffer(session, &session->at->program->buffers[i]);
+    }
+}
+
+void ull__session_fill_constants(struct ull__session *session)
+{
+    for (int i = 0; i < session->at->program->buffer_count; ++i) {
+        if (session->at->program->buffers[i].role == ULL_ROLE_CONSTANT) {
+            fill_buffer(session, &session->at->program->buffers[i]);
         }
     }
 }
@@ -162,15 +174,15 @@ ull_status ull__session_list(struct ull__session *session, struct ull_error *err
 {
     const struct ull__graph *graph = ull__session_graph(session);
     struct ull__session_tensor *tensors =
-        calloc((size_t)session->program->buffer_count + 1, sizeof(*tensors));
+        calloc((size_t)session->at->program->buffer_count + 1, sizeof(*tensors));
     if (tensors == NULL) {
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for the list of weights");
     }
     free(session->tensors);
     session->tensors = tensors;
     session->tensor_count = 0;
-    for (int i = 0; i < session->program->buffer_count; ++i) {
-        const struct ull__program_buffer *buffer = &session->program->buffers[i];
+    for (int i = 0; i < session->at->program->buffer_count; ++i) {
+        const struct ull__program_buffer *buffer = &session->at->program->buffers[i];
         if (!is_kept(buffer, graph)) {
             continue;
         }
@@ -181,7 +193,7 @@ ull_status ull__session_list(struct ull__session *session, struct ull_error *err
             .role = of->role == ULL_ROLE_MASTER ? ULL_ROLE_PARAMETER : of->role,
             .type = of->type,
             .rank = of->rank,
-            .data = ull__executable_address(session->full, buffer->tensor)};
+            .data = ull__executable_address(session->at->full, buffer->tensor)};
         size_t elements = 1;
         for (int j = 0; j < of->rank; ++j) {
             made->dims[j] = ull__dim_value(graph->symbols, of->dims[j], NULL);
@@ -216,8 +228,8 @@ void ull__session_restore(struct ull__session *session, uint64_t steps, double l
         }
         int master = ull__graph_find(graph, ULL_ROLE_MASTER, half->name);
         const float *from =
-            master != ULL_NONE ? ull__executable_address(session->full, master) : NULL;
-        void *to = ull__executable_address(session->full, i);
+            master != ULL_NONE ? ull__executable_address(session->at->full, master) : NULL;
+        void *to = ull__executable_address(session->at->full, i);
         for (int64_t j = 0; from != NULL && to != NULL && j < ull__tensor_elements(graph, i, NULL);
              ++j) {
             ull__put_float(half->type, to, j, from[j]);

@@ -160,7 +160,7 @@ struct evaluating {
     struct ull__data *data;
     struct ull__reader *reader;
     struct ull__backend *backend;
-    struct ull__graph *graph;
+    struct train_models models;
     struct ull__session *session;
     struct ull__profile profile;
     struct ull__saved saved;
@@ -176,7 +176,10 @@ static void warn(void *context, const char *message)
 static ull_status open_session(const struct eval_options *options, struct evaluating *e,
                                struct ull_error *err)
 {
-    struct ull__session_options session = {.model = e->graph,
+    struct ull__session_options session = {.model = e->models.graphs[e->models.count - 1],
+                                           .shorter =
+                                               (const struct ull__graph *const *)e->models.graphs,
+                                           .shorter_count = e->models.count - 1,
                                            .backend = e->backend,
                                            .plan = {.profile = &e->profile,
                                                     .batch = options->batch,
@@ -185,6 +188,18 @@ static ull_status open_session(const struct eval_options *options, struct evalua
                                                     .optimizer = ULL_OPTIMIZER_SGD},
                                            .budget_bytes = (uint64_t)options->memory};
     return ull__session_create(&session, &e->session, err);
+}
+
+/* What is made up may be as long as the model takes. */
+static ull_status build_models(const struct eval_options *options, struct evaluating *e,
+                               struct ull_error *err)
+{
+    if (options->generate == 0) {
+        return train_models_build(e->saved.state.model, e->data, ULL_DATA_EVAL, NULL, 0, &e->models,
+                                  err);
+    }
+    e->models.count = 1;
+    return model_build(e->saved.state.model, true, &e->models.graphs[0], err);
 }
 
 static ull_status open_all(const struct eval_options *options, struct evaluating *e,
@@ -197,9 +212,9 @@ static ull_status open_all(const struct eval_options *options, struct evaluating
     }
     e->loaded = true;
     status = train_open_data(e->saved.state.model, options->data, e->saved.state.data,
-                             e->saved.state.seed, model, &e->data, err);
+                             e->saved.state.seed, 0, model, &e->data, err);
     if (status == ULL_OK) {
-        status = model_build(e->saved.state.model, true, &e->graph, err);
+        status = build_models(options, e, err);
     }
     if (status == ULL_OK) {
         status = plan_profile_find("cpu", &e->profile, err);
@@ -223,7 +238,7 @@ static void close_all(struct evaluating *e)
     ull__session_destroy(e->session);
     ull__reader_destroy(e->reader);
     ull__data_close(e->data);
-    ull__graph_destroy(e->graph);
+    train_models_finish(&e->models);
     if (e->backend != NULL) {
         e->backend->ops->destroy(e->backend);
     }
@@ -238,6 +253,12 @@ static uint64_t valid(void *context, int64_t first, int64_t count)
     return ull__data_valid(e->reader, (uint64_t)first, (size_t)count);
 }
 
+static int64_t length(void *context, int64_t first, int64_t count)
+{
+    const struct evaluating *e = context;
+    return ull__data_longest(e->reader, (uint64_t)first, (size_t)count);
+}
+
 static ull_status read_samples(void *context, int64_t first, int64_t count, void *x,
                                int32_t *targets, struct ull_error *err)
 {
@@ -249,7 +270,7 @@ static ull_status evaluate(const struct eval_options *options, struct evaluating
                            struct ull_error *err)
 {
     const struct ull__data_info *info = ull__data_info(e->data);
-    struct ull__source source = {e, valid, read_samples};
+    struct ull__source source = {e, valid, length, read_samples};
     struct ull__evaluation result;
     uint64_t count = info->samples[ULL_DATA_EVAL];
     if (count == 0) {
@@ -258,8 +279,12 @@ static ull_status evaluate(const struct eval_options *options, struct evaluating
     }
     count = options->samples > 0 && (uint64_t)options->samples < count ? (uint64_t)options->samples
                                                                        : count;
-    struct ull__reader_options reading = {
-        .part = ULL_DATA_EVAL, .threads = 1, .buffer_bytes = 8 << 20, .warn = warn};
+    struct ull__reader_options reading = {.part = ULL_DATA_EVAL,
+                                          .batch = (uint64_t)options->batch,
+                                          .most = count,
+                                          .threads = 1,
+                                          .buffer_bytes = 8 << 20,
+                                          .warn = warn};
     ull_status status = ull__reader_create(e->data, &reading, &e->reader, err);
     if (status == ULL_OK) {
         status = ull__session_evaluate(e->session, &source, (int64_t)count, NULL, &result, err);
@@ -331,14 +356,17 @@ static ull_status write_text(const struct eval_options *options, struct evaluati
     }
     int32_t *tokens = calloc((size_t)window + 1, sizeof(*tokens));
     float *logits = calloc((size_t)info.classes + 1, sizeof(*logits));
-    const char *prompt = options->prompt != NULL ? options->prompt : "\n";
-    size_t count = 0;
+    const int64_t mark = ull__data_info(e->data)->mark;
+    const char *prompt = options->prompt != NULL ? options->prompt : mark >= 0 ? "" : "\n";
+    size_t count = 0, marks = mark >= 0; /* a document begins behind its mark */
     ull_status status = ULL_E_NO_MEMORY;
     if (tokens == NULL || logits == NULL) {
         ull__fail(err, status, "no memory to write text");
     } else {
-        status =
-            ull__data_encode(e->data, prompt, strlen(prompt), tokens, (size_t)window, &count, err);
+        tokens[0] = mark >= 0 ? (int32_t)mark : 0;
+        status = ull__data_encode(e->data, prompt, strlen(prompt), tokens + marks,
+                                  (size_t)window - marks, &count, err);
+        count += marks;
     }
     if (status == ULL_OK && count == 0) {
         status = ull__fail(err, ULL_E_INVALID, "--prompt is empty: expected some text");
@@ -353,7 +381,9 @@ static ull_status write_text(const struct eval_options *options, struct evaluati
             int32_t next = pick(options, logits, info.classes, (uint32_t)i);
             fwrite(bytes, 1, ull__data_decode(e->data, next, bytes), stdout);
             fflush(stdout);
-            if (count == (size_t)window) {
+            if (next == mark) {
+                count = 0;
+            } else if (count == (size_t)window) {
                 memmove(tokens, tokens + 1, sizeof(*tokens) * (count - 1));
                 count -= 1;
             }

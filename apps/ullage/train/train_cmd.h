@@ -24,11 +24,13 @@ struct train_options {
     int64_t max_steps;    /* 0: by epochs */
     double learning_rate; /* below 0: by the optimizer */
     enum train_schedule schedule;
-    double warmup;                /* share of the steps */
-    int64_t save_every;           /* steps; 0: each epoch */
-    double eval_every;            /* epochs; 0: at the end only */
-    int64_t eval_samples;         /* of the evaluation part; 0: all */
-    int64_t min_batch, max_batch; /* micro-batches; 0: any */
+    double warmup;                        /* share of the steps */
+    int64_t save_every;                   /* steps; 0: each epoch */
+    double eval_every;                    /* epochs; 0: at the end only */
+    int64_t eval_samples;                 /* of the evaluation part; 0: all */
+    int64_t min_batch, max_batch;         /* micro-batches; 0: any */
+    int64_t lengths[ULL_SESSION_BUCKETS]; /* --buckets, ascending */
+    int length_count;                     /* 0: by the documents */
     int threads;
     uint64_t seed;
     bool optimizer_given, decay_given, clip_given;
@@ -44,6 +46,20 @@ struct train_wanted {
     enum ull__precision precision; /* AUTO: any */
     int64_t micro_batch, batch;    /* 0: any */
     int chunked, offload, drops;   /* below 0: any */
+    /* Of a save of documents: by length. Else micro_batch, chunked and drops are of the longest alone. */
+    struct train_length {
+        int64_t length, micro_batch;
+        int chunked;
+    } lengths[ULL_SESSION_BUCKETS];
+    int length_count;
+    int64_t longest;
+};
+
+/* The model as it is for each length of samples, ascending; one, the whole model, where samples are no documents. */
+struct train_models {
+    struct ull__graph *graphs[ULL_SESSION_BUCKETS];
+    int64_t lengths[ULL_SESSION_BUCKETS];
+    int count;
 };
 
 struct train_point {
@@ -60,7 +76,7 @@ struct training {
     uint64_t position; /* of the next training sample */
     uint64_t eval_position;
     struct ull__backend *backend;
-    struct ull__graph *graph;
+    struct train_models models;
     struct ull__session *session;
     struct ull__save *save;
     struct ull__saved saved; /* what is gone on from */
@@ -91,9 +107,27 @@ int train_read_options(int argc, char **argv, struct train_options *options);
 ull_status train_open(const struct train_options *options, struct training *training,
                       struct ull_error *err);
 void train_close(struct training *training);
-/* What is held back in an evaluation: `like` is the description of the data of the training. */
+/*
+ * What is held back in an evaluation: `like` is the description of the data of the training. longest: tokens of a sample at
+ * most; 0: as many as the model takes.
+ */
 ull_status train_open_data(const char *model, const char *data, const char *like, uint64_t seed,
-                           char model_text[512], struct ull__data **opened, struct ull_error *err);
+                           int64_t longest, char model_text[512], struct ull__data **opened,
+                           struct ull_error *err);
+/* Value of KEY= in "KEY=VALUE,KEY=VALUE"; NULL: it is not there. */
+const char *train_argument(const char *list, const char *key, const char *separators);
+/* Whether it is a model of the zoo that has this argument, and it is not given. */
+bool train_model_leaves_free(const char *model, const char *key);
+
+/* train_models.c: the model for each length of documents. */
+/* count 0: lengths by the documents of the part. Rows of the data become as long as the longest. */
+ull_status train_models_build(const char *model, struct ull__data *data, enum ull__data_part part,
+                              const int64_t *lengths, int count, struct train_models *models,
+                              struct ull_error *err);
+void train_models_finish(struct train_models *models);
+/* ULL_E_INVALID: what the model says of a token depends on those behind it, so it cannot be filled up. */
+ull_status train_models_check(const char *model, const struct ull__data *data,
+                              struct ull__session *session, struct ull_error *err);
 
 /* train_loop.c: what remains of the run. ULL_E_INVALID: the loss is no number any more. */
 ull_status train_loop(struct training *training, struct ull_error *err);
@@ -105,7 +139,7 @@ ull_status train_evaluate(struct training *training, struct ull__evaluation *eva
 uint64_t train_outside_bytes(const struct training *training);
 
 /* train_plan.c */
-bool train_plan_accepts(void *context, const struct ull__plan *plan);
+bool train_plan_accepts(void *context, int64_t length, const struct ull__plan *plan);
 /* ULL_E_FORMAT: no plan. ULL_E_INVALID: for another model or batch. */
 ull_status train_plan_file(const struct train_options *options, struct train_wanted *wanted,
                            struct ull_error *err);

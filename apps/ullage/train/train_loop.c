@@ -21,6 +21,13 @@ static uint64_t valid_train(void *context, int64_t first, int64_t count)
                            (size_t)count);
 }
 
+static int64_t length_train(void *context, int64_t first, int64_t count)
+{
+    const struct training *training = context;
+    return ull__data_longest(training->readers[ULL_DATA_TRAIN],
+                             training->position + (uint64_t)first, (size_t)count);
+}
+
 static ull_status read_train(void *context, int64_t first, int64_t count, void *x, int32_t *targets,
                              struct ull_error *err)
 {
@@ -36,6 +43,13 @@ static uint64_t valid_eval(void *context, int64_t first, int64_t count)
                            training->eval_position + (uint64_t)first, (size_t)count);
 }
 
+static int64_t length_eval(void *context, int64_t first, int64_t count)
+{
+    const struct training *training = context;
+    return ull__data_longest(training->readers[ULL_DATA_EVAL],
+                             training->eval_position + (uint64_t)first, (size_t)count);
+}
+
 static ull_status read_eval(void *context, int64_t first, int64_t count, void *x, int32_t *targets,
                             struct ull_error *err)
 {
@@ -47,7 +61,7 @@ static ull_status read_eval(void *context, int64_t first, int64_t count, void *x
 ull_status train_evaluate(struct training *training, struct ull__evaluation *evaluation,
                           struct ull_error *err)
 {
-    struct ull__source source = {training, valid_eval, read_eval};
+    struct ull__source source = {training, valid_eval, length_eval, read_eval};
     uint64_t count = ull__data_info(training->data)->samples[ULL_DATA_EVAL];
     uint64_t wanted = (uint64_t)training->options->eval_samples;
     if (wanted > 0 && wanted < count) {
@@ -170,7 +184,7 @@ static ull_status now_and_then(struct training *training, double before, double 
 
 ull_status train_loop(struct training *training, struct ull_error *err)
 {
-    struct ull__source source = {training, valid_train, read_train};
+    struct ull__source source = {training, valid_train, length_train, read_train};
     while (training->seen < training->total_steps) {
         struct ull__session_info info;
         struct ull__step_result result;

@@ -11,8 +11,7 @@
 
 /* --- A model whose sizes are those of the data --- */
 
-/* The value of an argument in "name:key=value,..." or in a list of defaults; NULL: it is not there. */
-static const char *argument(const char *list, const char *key, const char *separators)
+const char *train_argument(const char *list, const char *key, const char *separators)
 {
     size_t length = strlen(key);
     while (list != NULL && *list != '\0') {
@@ -39,7 +38,15 @@ static const struct ull__zoo_model *zoo_model(const char *text)
 
 static bool is_free(const struct ull__zoo_model *model, const char *given, const char *key)
 {
-    return argument(model->arguments, key, " ") != NULL && argument(given, key, ",") == NULL;
+    return train_argument(model->arguments, key, " ") != NULL &&
+           train_argument(given, key, ",") == NULL;
+}
+
+bool train_model_leaves_free(const char *model, const char *key)
+{
+    const struct ull__zoo_model *zoo = zoo_model(model);
+    const char *given = strchr(model, ':');
+    return zoo != NULL && is_free(zoo, given != NULL ? given + 1 : NULL, key);
 }
 
 static void append(char text[512], const char *key, long long a, long long b)
@@ -78,8 +85,8 @@ static void fill_sizes(const struct ull__zoo_model *model, const char *given,
 
 static int64_t number_of(const struct ull__zoo_model *model, const char *given, const char *key)
 {
-    const char *text = argument(given, key, ",");
-    text = text != NULL ? text : argument(model->arguments, key, " ");
+    const char *text = train_argument(given, key, ",");
+    text = text != NULL ? text : train_argument(model->arguments, key, " ");
     return text != NULL ? strtoll(text, NULL, 10) : 0;
 }
 
@@ -87,10 +94,11 @@ static int64_t number_of(const struct ull__zoo_model *model, const char *given, 
 static void wanted_shape(const struct ull__zoo_model *model, const char *given, bool defaults,
                          int64_t shape[3])
 {
-    const char *image = argument(given, "image", ",");
-    image = image == NULL && defaults ? argument(model->arguments, "image", " ") : image;
-    const char *channels = argument(given, "channels", ",");
-    channels = channels == NULL && defaults ? argument(model->arguments, "channels", " ") : channels;
+    const char *image = train_argument(given, "image", ",");
+    image = image == NULL && defaults ? train_argument(model->arguments, "image", " ") : image;
+    const char *channels = train_argument(given, "channels", ",");
+    channels =
+        channels == NULL && defaults ? train_argument(model->arguments, "channels", " ") : channels;
     if (image != NULL) {
         char *end;
         shape[1] = shape[2] = strtoll(image, &end, 10);
@@ -132,8 +140,16 @@ static ull_status want_of_file(const char *model, struct ull__data_want *want, s
     return ULL_OK;
 }
 
+/* Tokens of a sample: the context, or the shorter length that was given. */
+static int64_t window_of(const struct ull__zoo_model *model, const char *given)
+{
+    int64_t length = number_of(model, given, "length");
+    return length > 0 ? length : number_of(model, given, "context");
+}
+
 ull_status train_open_data(const char *model, const char *data, const char *like, uint64_t seed,
-                           char model_text[512], struct ull__data **opened, struct ull_error *err)
+                           int64_t longest, char model_text[512], struct ull__data **opened,
+                           struct ull_error *err)
 {
     struct ull__data_spec spec;
     struct ull__data_want want = {.seed = seed, .like = like, .warn = warn};
@@ -145,15 +161,21 @@ ull_status train_open_data(const char *model, const char *data, const char *like
     if (status == ULL_OK && zoo == NULL) {
         status = want_of_file(model, &want, err);
     } else if (status == ULL_OK) {
-        bool tokens = argument(zoo->arguments, "vocab", " ") != NULL;
-        want.window = tokens ? number_of(zoo, given, "context") : 0;
+        bool tokens = train_argument(zoo->arguments, "vocab", " ") != NULL;
+        want.window = tokens ? window_of(zoo, given) : 0;
         wanted_shape(zoo, given, spec.format == ULL_DATA_SYNTHETIC, want.shape);
-        const char *classes = argument(given, tokens ? "vocab" : "classes", ",");
+        const char *classes = train_argument(given, tokens ? "vocab" : "classes", ",");
         want.classes = classes != NULL ? strtoll(classes, NULL, 10)
                        : spec.format == ULL_DATA_SYNTHETIC
                            ? number_of(zoo, given, tokens ? "vocab" : "classes")
                            : 0;
     }
+    if (status == ULL_OK && longest > 0 && want.window > 0 && longest > want.window) {
+        status = ull__fail(err, ULL_E_INVALID,
+                           "--buckets: %lld is above the %lld tokens that '%s' takes",
+                           (long long)longest, (long long)want.window, model);
+    }
+    want.window = longest > 0 && want.window > 0 ? longest : want.window;
     if (status == ULL_OK) {
         status = ull__data_open(&spec, &want, opened, err);
     }
@@ -208,13 +230,16 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
         if (info->samples[part] == 0) {
             continue;
         }
-        struct ull__reader_options options = {.part = (enum ull__data_part)part,
-                                              .seed = training->options->seed,
-                                              .shuffle = train,
-                                              .augment = train && training->options->augment,
-                                              .threads = 1,
-                                              .buffer_bytes = 8 << 20,
-                                              .warn = warn};
+        struct ull__reader_options options = {
+            .part = (enum ull__data_part)part,
+            .seed = training->options->seed,
+            .shuffle = train,
+            .augment = train && training->options->augment,
+            .batch = training->batch,
+            .most = train ? 0 : (uint64_t)training->options->eval_samples,
+            .threads = 1,
+            .buffer_bytes = 8 << 20,
+            .warn = warn};
         ull_status status =
             ull__reader_create(training->data, &options, &training->readers[part], err);
         if (status != ULL_OK) {
@@ -254,8 +279,12 @@ static ull_status fits(const struct training *training, struct ull_error *err)
 static ull_status open_session(struct training *training, struct ull_error *err)
 {
     const struct train_options *options = training->options;
+    const struct train_models *models = &training->models;
     bool wants = training->resumes || options->plan != NULL;
-    struct ull__session_options session = {.model = training->graph,
+    training->wanted.longest = models->lengths[models->count - 1];
+    struct ull__session_options session = {.model = models->graphs[models->count - 1],
+                                           .shorter = (const struct ull__graph *const *)models->graphs,
+                                           .shorter_count = models->count - 1,
                                            .backend = training->backend,
                                            .plan = options->request,
                                            .budget_bytes = (uint64_t)options->memory,
@@ -278,7 +307,12 @@ static ull_status open_session(struct training *training, struct ull_error *err)
                              "the plan that was asked for does not fit: another one is taken");
         }
     }
-    return status == ULL_OK ? fits(training, err) : status;
+    if (status == ULL_OK) {
+        status = fits(training, err);
+    }
+    return status == ULL_OK
+               ? train_models_check(training->model_text, training->data, training->session, err)
+               : status;
 }
 
 static uint64_t steps_of(const struct training *training, int64_t batch)
@@ -289,6 +323,22 @@ static uint64_t steps_of(const struct training *training, int64_t batch)
     return most > 0 && most < steps ? most : steps;
 }
 
+/* What follows from the data and the batch. */
+static void set_run(struct training *training)
+{
+    const struct train_options *options = training->options;
+    struct ull__plan_request request = options->request;
+    fill_defaults(options, ull__data_info(training->data), &request);
+    request.batch = training->wanted.batch > 0 ? training->wanted.batch : request.batch;
+    training->samples = ull__data_info(training->data)->samples[ULL_DATA_TRAIN];
+    training->batch = (uint64_t)request.batch;
+    training->learning_rate = options->learning_rate >= 0 ? options->learning_rate
+                              : request.optimizer == ULL_OPTIMIZER_SGD
+                                  ? 0.1 * (double)request.batch / 128
+                                  : 1e-3;
+    training->total_steps = steps_of(training, request.batch);
+}
+
 ull_status train_open(const struct train_options *options, struct training *training,
                       struct ull_error *err)
 {
@@ -296,18 +346,17 @@ ull_status train_open(const struct train_options *options, struct training *trai
                                   .wanted = {.chunked = -1, .offload = -1, .drops = -1},
                                   .accuracy = NAN,
                                   .eval_loss = NAN};
-    ull_status status = train_open_data(options->model, options->data, NULL, options->seed,
+    int64_t longest = options->length_count > 0 ? options->lengths[options->length_count - 1] : 0;
+    ull_status status = train_open_data(options->model, options->data, NULL, options->seed, longest,
                                         training->model_text, &training->data, err);
     if (status == ULL_OK) {
-        status = model_build(training->model_text, true, &training->graph, err);
+        status = train_models_build(training->model_text, training->data, ULL_DATA_TRAIN,
+                                    options->lengths, options->length_count, &training->models, err);
     }
     if (status == ULL_OK) {
         struct ull__cpu_options cpu = {.threads = options->threads,
                                        .observe = options->trace != NULL ? train_trace_note : NULL};
         status = ull__cpu_create(&cpu, &training->backend, err);
-    }
-    if (status == ULL_OK) {
-        status = open_readers(training, err);
     }
     if (status == ULL_OK && options->save != NULL) {
         status = train_find_save(training, err);
@@ -319,16 +368,8 @@ ull_status train_open(const struct train_options *options, struct training *trai
         status = open_session(training, err);
     }
     if (status == ULL_OK) {
-        struct ull__plan_request request = options->request;
-        fill_defaults(options, ull__data_info(training->data), &request);
-        request.batch = training->wanted.batch > 0 ? training->wanted.batch : request.batch;
-        training->samples = ull__data_info(training->data)->samples[ULL_DATA_TRAIN];
-        training->batch = (uint64_t)request.batch;
-        training->learning_rate = options->learning_rate >= 0 ? options->learning_rate
-                                  : request.optimizer == ULL_OPTIMIZER_SGD
-                                      ? 0.1 * (double)request.batch / 128
-                                      : 1e-3;
-        training->total_steps = steps_of(training, request.batch);
+        set_run(training);
+        status = open_readers(training, err);
     }
     return status;
 }
@@ -344,7 +385,7 @@ void train_close(struct training *training)
         ull__reader_destroy(training->readers[part]);
     }
     ull__data_close(training->data);
-    ull__graph_destroy(training->graph);
+    train_models_finish(&training->models);
     if (training->backend != NULL) {
         training->backend->ops->destroy(training->backend);
     }

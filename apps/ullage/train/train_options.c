@@ -42,6 +42,11 @@ static void print_help(void)
         "                         to 32 of the batch); no plan changes it\n"
         "  --min-batch N, --max-batch N\n"
         "                         bounds of a micro-batch when the budget changes\n"
+        "  --buckets N,N,...      documents (documents= in the data's options) are filled up to "
+        "the\n"
+        "                         next of these lengths, each of which has a plan (default: up to "
+        "4\n"
+        "                         by how long the documents are); longer ones are cut into pieces\n"
         "  --max-accumulation N   micro-steps of a step at most\n"
         "  --recompute-min SIZE   smaller tensors are kept\n"
         "  --host-memory SIZE     second region for what is sent there (default 0: none)\n"
@@ -79,6 +84,7 @@ enum {
     OPTION_BN_GROUP,
     OPTION_LEAST,
     OPTION_MOST,
+    OPTION_BUCKETS,
     OPTION_ACCUMULATION,
     OPTION_HOST,
     OPTION_RECOMPUTE_MIN,
@@ -114,6 +120,7 @@ static const struct option long_options[] = {
     {"bn-group", required_argument, NULL, OPTION_BN_GROUP},
     {"min-batch", required_argument, NULL, OPTION_LEAST},
     {"max-batch", required_argument, NULL, OPTION_MOST},
+    {"buckets", required_argument, NULL, OPTION_BUCKETS},
     {"max-accumulation", required_argument, NULL, OPTION_ACCUMULATION},
     {"host-memory", required_argument, NULL, OPTION_HOST},
     {"recompute-min", required_argument, NULL, OPTION_RECOMPUTE_MIN},
@@ -297,6 +304,31 @@ static int take_size(const char *name, const char *text, int64_t *bytes)
     return -1;
 }
 
+/* "64,128,256" */
+static int take_lengths(const char *text, struct train_options *options)
+{
+    const char *at = text;
+    int64_t before = 1;
+    options->length_count = 0;
+    for (;; ++at) {
+        char *end;
+        long long length = strtoll(at, &end, 10);
+        bool fine =
+            end != at && (*end == ',' || *end == '\0') && length > before && length <= 1 << 24;
+        if (!fine || options->length_count == ULL_SESSION_BUCKETS) {
+            return cli_usage_error("train",
+                                   "--buckets is '%.100s': expected up to %d ascending numbers of "
+                                   "tokens above 1, as 64,128,256",
+                                   text, ULL_SESSION_BUCKETS);
+        }
+        options->lengths[options->length_count++] = before = length;
+        if (*end == '\0') {
+            return -1;
+        }
+        at = end;
+    }
+}
+
 static int take_other(int option, const char *text, struct train_options *options)
 {
     char *end;
@@ -309,6 +341,8 @@ static int take_other(int option, const char *text, struct train_options *option
         return take_size("host-memory", text, &options->request.host_bytes);
     case OPTION_RECOMPUTE_MIN:
         return take_size("recompute-min", text, &options->request.recompute_min);
+    case OPTION_BUCKETS:
+        return take_lengths(text, options);
     case OPTION_DATA:
         options->data = text;
         return -1;

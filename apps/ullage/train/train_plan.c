@@ -13,13 +13,22 @@
 #include "error.h"
 #include "train_cmd.h"
 
-bool train_plan_accepts(void *context, const struct ull__plan *plan)
+bool train_plan_accepts(void *context, int64_t length, const struct ull__plan *plan)
 {
     const struct train_wanted *wanted = context;
-    return (wanted->micro_batch == 0 || plan->micro_batch == wanted->micro_batch) &&
-           (wanted->precision == ULL_PRECISION_AUTO || plan->precision == wanted->precision) &&
+    bool fine = (wanted->precision == ULL_PRECISION_AUTO || plan->precision == wanted->precision) &&
+                (wanted->offload < 0 || plan->offload_optimizer == (wanted->offload != 0));
+    for (int i = 0; i < wanted->length_count; ++i) {
+        if (wanted->lengths[i].length == length) {
+            return fine && plan->micro_batch == wanted->lengths[i].micro_batch &&
+                   plan->chunked_loss == (wanted->lengths[i].chunked != 0);
+        }
+    }
+    if (wanted->longest > 0 && length < wanted->longest) {
+        return fine;
+    }
+    return fine && (wanted->micro_batch == 0 || plan->micro_batch == wanted->micro_batch) &&
            (wanted->chunked < 0 || plan->chunked_loss == (wanted->chunked != 0)) &&
-           (wanted->offload < 0 || plan->offload_optimizer == (wanted->offload != 0)) &&
            (wanted->drops < 0 || (plan->cost.dropped_bytes > 0) == (wanted->drops != 0));
 }
 
@@ -35,6 +44,21 @@ static int flag(const json_t *object, const char *key)
     return json_is_boolean(value) ? json_is_true(value) : -1;
 }
 
+static void take_lengths(const json_t *root, struct train_wanted *wanted)
+{
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(root, "buckets"), i, one)
+    {
+        if (wanted->length_count < ULL_SESSION_BUCKETS) {
+            wanted->lengths[wanted->length_count++] =
+                (struct train_length){.length = number(one, "length"),
+                                      .micro_batch = number(one, "micro_batch"),
+                                      .chunked = flag(one, "chunked_loss")};
+        }
+    }
+}
+
 static ull_status take(const json_t *root, const char *from, struct train_wanted *wanted,
                        struct ull_error *err)
 {
@@ -46,6 +70,7 @@ static ull_status take(const json_t *root, const char *from, struct train_wanted
     wanted->chunked = flag(decision, "chunked_loss");
     wanted->offload = flag(decision, "offload_optimizer");
     wanted->drops = -1;
+    take_lengths(root, wanted);
     if (wanted->micro_batch < 1 || wanted->batch < wanted->micro_batch || precision == NULL ||
         !ull__precision_parse(precision, &wanted->precision)) {
         return ull__fail(

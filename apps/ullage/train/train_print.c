@@ -44,6 +44,22 @@ static void clear_line(const struct training *training)
     }
 }
 
+/* "; documents of up to 64, 128, 256 tokens, micro-batches of 32, 32, 16" */
+static void print_lengths(const struct training *training, const struct ull__session_info *info)
+{
+    if (!ull__data_info(training->data)->documents) {
+        return;
+    }
+    printf("; documents of up to ");
+    for (int i = 0; i < info->bucket_count; ++i) {
+        printf("%s%lld", i > 0 ? ", " : "", (long long)info->buckets[i].length);
+    }
+    printf(" tokens, micro-batches of ");
+    for (int i = 0; i < info->bucket_count; ++i) {
+        printf("%s%lld", i > 0 ? ", " : "", (long long)info->buckets[i].chosen->micro_batch);
+    }
+}
+
 void train_print_begin(const struct training *training)
 {
     struct ull__session_info info;
@@ -60,9 +76,10 @@ void train_print_begin(const struct training *training)
     if (info.host_bytes > 0) {
         printf(", %s in the host's memory", ull__size_text_up(info.host_bytes, host));
     }
-    printf("; %llu steps of %llu samples, %.3g s each predicted\n",
+    print_lengths(training, &info);
+    printf("; %llu steps of %llu samples, %.3g s each predicted%s\n",
            (unsigned long long)training->total_steps, (unsigned long long)training->batch,
-           info.chosen->step_seconds);
+           info.chosen->step_seconds, info.bucket_count > 1 ? " at most" : "");
     fflush(stdout);
 }
 
@@ -79,6 +96,10 @@ static void print_object(const struct training *training, const struct ull__step
     key_number(&json, "loss_scale", result->loss_scale);
     key_u64(&json, "micro_batch", (uint64_t)result->micro_batch);
     key_bool(&json, "skipped", result->skipped);
+    if (ull__data_info(training->data)->tokens) {
+        key_u64(&json, "length", (uint64_t)result->length);
+        key_number(&json, "tokens_per_second", (double)result->targets / result->seconds);
+    }
     ull__json_object_end(&json);
     ull__json_finish(&json);
     ull__json_free(&json);
@@ -149,6 +170,23 @@ void train_print_note(const struct training *training, const char *text)
     cli_say("%s", text);
 }
 
+static void print_buckets(struct ull_json *json, const struct ull__session_info *info)
+{
+    char words[256];
+    ull__json_key(json, "buckets");
+    ull__json_array(json);
+    for (int i = 0; i < info->bucket_count; ++i) {
+        const struct ull__session_bucket *bucket = &info->buckets[i];
+        ull__json_object(json);
+        key_u64(json, "length", (uint64_t)bucket->length);
+        key_u64(json, "micro_batch", (uint64_t)bucket->chosen->micro_batch);
+        key_u64(json, "step_bytes", bucket->step_bytes);
+        key_string(json, "plan", train_plan_words(bucket->chosen, words, sizeof(words)));
+        ull__json_object_end(json);
+    }
+    ull__json_array_end(json);
+}
+
 static void print_end_object(const struct training *training, const char *stopped, bool compact)
 {
     struct ull__session_info info;
@@ -164,6 +202,7 @@ static void print_end_object(const struct training *training, const char *stoppe
     key_u64(&json, "skipped_steps", training->skipped);
     key_u64(&json, "predicted_peak_bytes", info.predicted_peak_bytes);
     key_u64(&json, "measured_peak_bytes", info.measured_peak_bytes);
+    key_u64(&json, "expected_peak_bytes", info.expected_peak_bytes);
     key_u64(&json, "host_bytes", info.host_bytes);
     key_u64(&json, "outside_arena_bytes", training->outside_bytes);
     key_number(&json, "accuracy", training->accuracy);
@@ -173,6 +212,9 @@ static void print_end_object(const struct training *training, const char *stoppe
     key_string(&json, "plan", train_plan_words(info.chosen, words, sizeof(words)));
     key_u64(&json, "micro_batch", (uint64_t)info.chosen->micro_batch);
     key_string(&json, "precision", ull__precision_text(info.chosen->precision));
+    if (ull__data_info(training->data)->documents) {
+        print_buckets(&json, &info);
+    }
     key_u64(&json, "plan_switches", training->switch_count);
     key_u64(&json, "broken_samples", ull__reader_broken(training->readers[ULL_DATA_TRAIN]));
     key_string(&json, "stopped", stopped);
@@ -199,7 +241,7 @@ bool train_print_end(const struct training *training, const char *stopped)
     }
     printf("\nmemory: %s at the peak, %s what was predicted",
            ull__size_text(info.measured_peak_bytes, measured),
-           info.measured_peak_bytes == info.predicted_peak_bytes ? "exactly" : "not");
+           info.measured_peak_bytes == info.expected_peak_bytes ? "exactly" : "not");
     if (training->skipped > 0) {
         printf("; %llu steps skipped", (unsigned long long)training->skipped);
     }

@@ -91,6 +91,17 @@ static char *describe_options(struct training *training)
     ull__json_bool(&json, info.chosen->chunked_loss);
     ull__json_key(&json, "offload_optimizer");
     ull__json_bool(&json, info.chosen->offload_optimizer);
+    ull__json_key(&json, "buckets");
+    ull__json_array(&json);
+    for (int i = 0; ull__data_info(training->data)->documents && i < info.bucket_count; ++i) {
+        ull__json_object(&json);
+        put_i64(&json, "length", info.buckets[i].length);
+        put_i64(&json, "micro_batch", info.buckets[i].chosen->micro_batch);
+        ull__json_key(&json, "chunked_loss");
+        ull__json_bool(&json, info.buckets[i].chosen->chunked_loss);
+        ull__json_object_end(&json);
+    }
+    ull__json_array_end(&json);
     put_i64(&json, "threads", ull__cpu_threads(training->backend));
     put_text(&json, "backend", ull__cpu_describe(training->backend));
     ull__json_object_end(&json);
@@ -227,6 +238,23 @@ static void take_state(struct training *training, const struct ull__save_state *
                          (int64_t)state->scale_good_steps, (int64_t)state->scale_hysteresis);
 }
 
+/* Padding to other lengths changes the order of sums, and so bits. */
+static ull_status same_lengths(const struct training *training, struct ull_error *err)
+{
+    const struct train_wanted *wanted = &training->wanted;
+    const struct train_models *models = &training->models;
+    bool same = wanted->length_count == 0 || wanted->length_count == models->count;
+    char text[24 * ULL_SESSION_BUCKETS] = "";
+    for (int i = 0; i < wanted->length_count; ++i) {
+        same = same && wanted->lengths[i].length == models->lengths[i];
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%lld", i > 0 ? "," : "",
+                 (long long)wanted->lengths[i].length);
+    }
+    return same ? ULL_OK
+                : ull__fail(err, ULL_E_INVALID, "'%s' was trained with --buckets %s: give it again",
+                            training->saved.folder, text);
+}
+
 ull_status train_find_save(struct training *training, struct ull_error *err)
 {
     const char *folder = training->options->save;
@@ -248,8 +276,9 @@ ull_status train_find_save(struct training *training, struct ull_error *err)
     }
     training->resumes = true;
     const char *options = training->saved.state.options;
-    return train_plan_text(options != NULL ? options : "", training->saved.folder,
-                           &training->wanted, err);
+    status = train_plan_text(options != NULL ? options : "", training->saved.folder,
+                             &training->wanted, err);
+    return status == ULL_OK ? same_lengths(training, err) : status;
 }
 
 ull_status train_load(struct training *training, struct ull_error *err)

@@ -7,15 +7,18 @@ BUILDER(gpt)
 {
     (void)model;
     int64_t context = ull__zoo_number(args, "context"), width = ull__zoo_number(args, "width");
-    int64_t layers = ull__zoo_number(args, "layers");
+    int64_t layers = ull__zoo_number(args, "layers"), length = ull__zoo_length(args, context);
     double dropout = ull__zoo_real(args, "dropout");
     int words;
     int ids =
-        ull__graph_input(graph, "input_ids", ULL_TYPE_I64, 2, (ull__dim[]){graph->batch, context});
+        ull__graph_input(graph, "input_ids", ULL_TYPE_I64, 2, (ull__dim[]){graph->batch, length});
     ull__graph_block(graph, "embeddings");
     int x = ull__layer_embedding(graph, "wte", ids, ull__zoo_number(args, "vocab"), width, &words);
     int places = ull__graph_parameter(graph, "wpe.weight", 2, (ull__dim[]){context, width},
                                       ULL_INIT_NORMAL, 0.02);
+    if (length < context) {
+        places = ull__slice(graph, places, 0, 0, length, 1);
+    }
     x = ull__dropout(graph, ull__binary(graph, ULL_BINARY_ADD, x, places), dropout);
     ull__graph_block_end(graph);
     struct ull__zoo_block block = {.width = width,

@@ -47,7 +47,7 @@ BUILDER(llama)
                           .heads = (int)ull__zoo_number(args, "heads"),
                           .kv_heads = (int)ull__zoo_number(args, "kv_heads")};
     int64_t context = ull__zoo_number(args, "context"), vocab = ull__zoo_number(args, "vocab");
-    int64_t layers = ull__zoo_number(args, "layers");
+    int64_t layers = ull__zoo_number(args, "layers"), length = ull__zoo_length(args, context);
     if (sizes.heads < 1 || sizes.kv_heads < 1 || sizes.width % sizes.heads != 0) {
         ull__graph_fail(graph, ULL_E_INVALID, "a width of %lld is not that of %d equal heads",
                         (long long)sizes.width, sizes.heads);
@@ -55,7 +55,7 @@ BUILDER(llama)
     }
     int table;
     int ids =
-        ull__graph_input(graph, "input_ids", ULL_TYPE_I64, 2, (ull__dim[]){graph->batch, context});
+        ull__graph_input(graph, "input_ids", ULL_TYPE_I64, 2, (ull__dim[]){graph->batch, length});
     int x = ull__layer_embedding(graph, "embed_tokens", ids, vocab, sizes.width, &table);
     for (int64_t i = 0; i < layers && ull__graph_ok(graph); ++i) {
         const char *name = ull__graph_text(graph, "layers.%lld", (long long)i);

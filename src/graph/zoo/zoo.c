@@ -40,12 +40,12 @@ const struct ull__zoo_model ull__zoo[] = {
     {"gpt2-1558m", "GPT-2 XL", GPT_ARGUMENTS(48, 1600, 25), ull__zoo_gpt, {0}},
     {"gpt-char",
      "a small GPT over characters",
-     "context=256 vocab=96 layers=5 width=128 heads=4 dropout=0",
+     "context=256 vocab=96 layers=5 width=128 heads=4 dropout=0 length=0",
      ull__zoo_gpt,
      {0}},
     {"llama",
      "a model in the style of Llama",
-     "context=2048 vocab=32000 layers=16 width=2048 heads=32 kv_heads=8 hidden=5632",
+     "context=2048 vocab=32000 layers=16 width=2048 heads=32 kv_heads=8 hidden=5632 length=0",
      ull__zoo_llama,
      {0}},
     {NULL, NULL, NULL, NULL, {0}},
@@ -90,6 +90,17 @@ int64_t ull__zoo_number(const struct ull__zoo_args *args, const char *key)
                         (int)strcspn(text, ", "), text, args->name, LARGEST);
     }
     return value;
+}
+
+int64_t ull__zoo_length(const struct ull__zoo_args *args, int64_t context)
+{
+    int64_t length = ull__zoo_number(args, "length");
+    if (length > context) {
+        ull__graph_fail(args->graph, ULL_E_INVALID,
+                        "'length=%lld' of model '%s': expected at most its context, %lld",
+                        (long long)length, args->name, (long long)context);
+    }
+    return length > 0 ? length : context;
 }
 
 double ull__zoo_real(const struct ull__zoo_args *args, const char *key)

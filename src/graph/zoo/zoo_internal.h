@@ -7,7 +7,8 @@
 
 #define RESNET_ARGUMENTS "image=224 channels=3 stem=7 classes=1000"
 #define GPT_ARGUMENTS(layers, width, heads)                                                        \
-    "context=1024 vocab=50257 layers=" #layers " width=" #width " heads=" #heads " dropout=0"
+    "context=1024 vocab=50257 layers=" #layers " width=" #width " heads=" #heads                   \
+    " dropout=0 length=0"
 
 struct ull__zoo_args {
     struct ull__graph *graph;
@@ -20,6 +21,8 @@ struct ull__zoo_args {
 int64_t ull__zoo_number(const struct ull__zoo_args *args, const char *key);
 /* From 0 to below 1; 0 if it was not given. */
 double ull__zoo_real(const struct ull__zoo_args *args, const char *key);
+/* "length", which is the context where it is 0; an error in the graph for more than that. */
+int64_t ull__zoo_length(const struct ull__zoo_args *args, int64_t context);
 /* "image": height, width. */
 void ull__zoo_image(const struct ull__zoo_args *args, int64_t size[2]);
 

@@ -70,11 +70,12 @@ static struct ull__executable *make_executable(const struct ull__session *sessio
     struct ull_error err;
     struct ull__executable *executable = NULL;
     int64_t values[ULL_SYMBOLS];
-    const struct ull__plan *plan = &ull__planner_plans(session->planner, &count)[session->plan];
+    const struct ull__plan *plan =
+        &ull__planner_plans(session->at->planner, &count)[session->at->plan];
     ull__graph_values(ull__session_graph(session), plan->micro_batch + more, values);
     struct ull__executable_request request = {
         .backend = session->backend,
-        .program = session->program,
+        .program = session->at->program,
         .layout = layout,
         .decision = &plan->decision,
         .values = values,
@@ -107,26 +108,28 @@ static void set_up(const struct ull__session *session, struct ull__executable *e
     const struct ull__graph *graph = ull__session_graph(session);
     int64_t values[ULL_SYMBOLS];
     int count;
-    const struct ull__plan *plan = &ull__planner_plans(session->planner, &count)[session->plan];
+    const struct ull__plan *plan =
+        &ull__planner_plans(session->at->planner, &count)[session->at->plan];
     ull__graph_values(graph, plan->micro_batch, values);
-    int64_t elements = ull__tensor_elements(graph, session->input, values);
+    int64_t elements = ull__tensor_elements(graph, session->at->input, values);
     int32_t *x = calloc((size_t)elements + 64, sizeof(*x));
-    ull__session_put_input(executable, graph, session->input, values, x, session->tokens);
-    ull__session_put_input(executable, graph, session->target, values, x, true);
+    ull__session_put_input(executable, graph, session->at->input, values, x, session->tokens);
+    ull__session_put_input(executable, graph, session->at->target, values, x, true);
     free(x);
 }
 
 static uint64_t smallest(struct trainee *trainee)
 {
-    int count, least = ull__planner_smallest(trainee->session->planner);
-    return (uint64_t)ull__planner_plans(trainee->session->planner, &count)[least].peak_bytes;
+    int count, least = ull__planner_smallest(trainee->session->at->planner);
+    return (uint64_t)ull__planner_plans(trainee->session->at->planner, &count)[least].peak_bytes;
 }
 
 #if !defined(__SANITIZE_THREAD__)
 /* Whose workspaces do not depend on the number of samples. */
-static bool whole_loss(void *context, const struct ull__plan *plan)
+static bool whole_loss(void *context, int64_t length, const struct ull__plan *plan)
 {
     (void)context;
+    (void)length;
     return !plan->chunked_loss;
 }
 
@@ -141,7 +144,8 @@ static void what_is_measured_is_not_the_plan(void **state)
     struct ull__plan_layout layout;
     struct ground ground;
     trainee_step(trainee, 0.01);
-    assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
+    assert_int_equal(ull__planner_layout(session->at->planner, session->at->plan, &layout, NULL),
+                     ULL_OK);
     size_t predicted = (size_t)(layout.persistent_bytes + layout.step_bytes + layout.passing_bytes);
     ground_make(&ground, &layout, 2 * (size_t)layout.passing_bytes);
     struct ull__executable *executable = make_executable(session, &layout, &ground, 0);
@@ -162,9 +166,10 @@ static void what_is_measured_is_not_the_plan(void **state)
     ull__plan_layout_finish(&layout);
 
     /* Sizes that are not those of the plan: more samples. */
-    assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
-    for (int i = 0; i < session->program->item_count; ++i) {
-        session->program->items[i].workspace +=
+    assert_int_equal(ull__planner_layout(session->at->planner, session->at->plan, &layout, NULL),
+                     ULL_OK);
+    for (int i = 0; i < session->at->program->item_count; ++i) {
+        session->at->program->items[i].workspace +=
             65536; /* what is planned for a kernel is a bound for it */
     }
     executable = make_executable(session, &layout, &ground, 8);
@@ -191,7 +196,8 @@ static void poison_is_not_read(const char *model, bool tight)
     struct ull__plan_layout layout;
     struct ground ground;
     trainee_step(trainee, 0.01);
-    assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
+    assert_int_equal(ull__planner_layout(session->at->planner, session->at->plan, &layout, NULL),
+                     ULL_OK);
     ground_make(&ground, &layout, 0);
     struct ull__executable *executable = make_executable(session, &layout, &ground, 0);
     char *first = malloc(ground.persistent);

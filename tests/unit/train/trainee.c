@@ -100,7 +100,7 @@ struct trainee *trainee_create(const char *model, struct ull__session_options op
     made->targets = info.sample_targets;
     made->classes = info.classes;
     made->tokens = info.tokens;
-    made->source = (struct ull__source){made, valid, read_samples};
+    made->source = (struct ull__source){.context = made, .valid = valid, .read = read_samples};
     return made;
 }
 

@@ -1,0 +1,147 @@
+/* choose.c: planners for each length of samples, and which of their plans are taken. See session.h. */
+#include <string.h>
+
+#include "error.h"
+#include "session_private.h"
+
+static ull_status make_planner(struct ull__session *session, struct ull__bucket *bucket,
+                               struct ull_error *err)
+{
+    struct ull__plan_request plan = session->options.plan;
+    struct ull__profile profile = *plan.profile;
+    profile.meter = ull__meter_for(session->meter);
+    plan.model = bucket->model;
+    plan.profile = &profile;
+    ull_status status = ull__planner_create(&plan, &bucket->planner, err);
+    const char *missing = ull__meter_missing(session->meter);
+    if (missing[0] != '\0') {
+        return ull__fail(err, ULL_E_NOT_FOUND, "model '%s' cannot be trained here: %s",
+                         plan.model->name, missing);
+    }
+    return status;
+}
+
+ull_status ull__session_nothing_fits(struct ull__session *session, uint64_t budget, bool running,
+                                     struct ull_error *err)
+{
+    int count;
+    int64_t least = INT64_MAX;
+    const struct ull__bucket *longest = ull__session_longest(session);
+    const struct ull__plan *plans = ull__planner_plans(longest->planner, &count);
+    const struct ull__plan *now = &plans[longest->plan];
+    for (int i = 0; i < count; ++i) {
+        bool able = !running || (plans[i].precision == now->precision &&
+                                 plans[i].offload_optimizer == now->offload_optimizer);
+        int64_t peak =
+            able && plans[i].bound_bytes < least ? ull__planner_place(longest->planner, i) : -1;
+        least = peak >= 0 && peak < least ? peak : least;
+    }
+    uint64_t needed = (uint64_t)least + ull__planner_profile(longest->planner)->outside_bytes;
+    return ull__fail(err, ULL_E_NO_MEMORY,
+                     "no plan for '%s' with batches of %lld%s fits %llu bytes; the smallest needs "
+                     "%llu",
+                     session->options.model->name, (long long)session->options.plan.batch,
+                     running ? ", while it runs," : "", (unsigned long long)budget,
+                     (unsigned long long)needed);
+}
+
+static uint64_t profile_outside(struct ull__session *session)
+{
+    return ull__planner_profile(ull__session_longest(session)->planner)->outside_bytes;
+}
+
+/* The fastest plan that fits and may be taken. */
+static int choose(struct ull__session *session, const struct ull__bucket *bucket,
+                  const struct ull__wish *wish)
+{
+    int count;
+    const struct ull__plan *plans = ull__planner_plans(bucket->planner, &count);
+    int64_t room = (int64_t)wish->budget - (int64_t)profile_outside(session);
+    for (int i = 0; i < count; ++i) {
+        const struct ull__plan *plan = &plans[i];
+        bool fine = (wish->least == 0 || plan->micro_batch >= wish->least) &&
+                    (wish->most == 0 || plan->micro_batch <= wish->most) &&
+                    plan->bound_bytes <= room;
+        if (session->bucket_count > 1) {
+            fine = fine && (session->options.plan.precision == ULL_PRECISION_AUTO ||
+                            plan->precision == session->options.plan.precision);
+        }
+        if (wish->like != NULL) {
+            fine = fine && plan->precision == wish->like->precision &&
+                   plan->offload_optimizer == wish->like->offload_optimizer;
+        }
+        if (fine && session->options.accepts != NULL && wish->accepted) {
+            fine = session->options.accepts(session->options.context, bucket->sample_elements, plan);
+        }
+        int64_t peak = fine ? ull__planner_place(bucket->planner, i) : -1;
+        if (peak >= 0 && peak <= room) {
+            return i;
+        }
+    }
+    return ULL_NONE;
+}
+
+static ull_status plan_bucket(struct ull__session *session, int i, struct ull_error *err)
+{
+    struct ull__bucket *bucket = &session->buckets[i];
+    const struct ull__session_options *options = &session->options;
+    bucket->model = i < options->shorter_count ? options->shorter[i] : options->model;
+    ull_status status = make_planner(session, bucket, err);
+    if (status == ULL_OK) {
+        bucket->program = ull__planner_program(bucket->planner, 0);
+        status = ull__bucket_find_ends(session, bucket, err);
+    }
+    return status;
+}
+
+/*
+ * The longest decides the precision, since all lengths share the weights: the others' frontiers are of that alone, or they might
+ * have none of it.
+ */
+ull_status ull__session_make_planners(struct ull__session *session, struct ull_error *err)
+{
+    const struct ull__session_options *options = &session->options;
+    if (options->shorter_count < 0 || options->shorter_count >= ULL_SESSION_BUCKETS) {
+        return ull__fail(err, ULL_E_INVALID, "%d lengths of samples: expected up to %d",
+                         options->shorter_count + 1, ULL_SESSION_BUCKETS);
+    }
+    session->bucket_count = options->shorter_count + 1;
+    session->at = ull__session_longest(session);
+    ull_status status = plan_bucket(session, options->shorter_count, err);
+    if (status != ULL_OK || session->bucket_count == 1) {
+        return status;
+    }
+    struct ull__wish wish = {.budget = session->budget, .accepted = true};
+    int count, plan = choose(session, session->at, &wish);
+    if (plan == ULL_NONE) {
+        return ull__session_nothing_fits(session, session->budget, false, err);
+    }
+    session->options.plan.precision =
+        ull__planner_plans(session->at->planner, &count)[plan].precision;
+    for (int i = 0; i < options->shorter_count && status == ULL_OK; ++i) {
+        status = plan_bucket(session, i, err);
+    }
+    return status;
+}
+
+bool ull__session_choose(struct ull__session *session, const struct ull__wish *wish, int *plans)
+{
+    int last = session->bucket_count - 1, count;
+    struct ull__bucket *longest = &session->buckets[last];
+    plans[last] = choose(session, longest, wish);
+    if (plans[last] == ULL_NONE) {
+        return false;
+    }
+    struct ull__wish other = *wish;
+    other.like = &ull__planner_plans(longest->planner, &count)[plans[last]];
+    other.least = 0;
+    for (int i = 0; i < last; ++i) {
+        struct ull__bucket *bucket = &session->buckets[i];
+        other.most = wish->most * longest->sample_elements / bucket->sample_elements;
+        plans[i] = choose(session, bucket, &other);
+        if (plans[i] == ULL_NONE) {
+            return false;
+        }
+    }
+    return true;
+}
