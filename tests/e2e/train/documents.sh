@@ -77,7 +77,7 @@ is "it stays below" "$(of "d['measured_peak_bytes'] == d['expected_peak_bytes'] 
 is "the lengths are those" "$(of "[b['length'] for b in d['buckets']]")" '[9, 20, 30]'
 
 # --- what is refused ---
-for list in 20,9 9,9 0,4 a 9,; do
+for list in 20,9 9,9 0,4 a '9,'; do
     capture "$ULLAGE" train "$GPT" --data "$T/text.txt,documents=lines" --buckets "$list"
     is "--buckets $list" "$CODE" 2
     like "says what it takes" "$ERR" "expected up to 16 ascending numbers of tokens"
