@@ -176,7 +176,7 @@ static void serve(struct loop *loop, const struct epoll_event *event)
     else if (fd == loop->wishes)
         web_serve(&loop->d);
     else if ((job = of_worker(&loop->d, fd)))
-        shell_worker(&loop->d, job);
+        moves_worker(&loop->d, job);
     else
         clients_ready(&loop->d, fd, event->events);
 }
