@@ -16,7 +16,12 @@ export ULLAGE_FAKE_CONTEXT=10MiB
 configure "slice = 500ms" "allocation_wait = 300s"
 RANDOM=${SEED:-11}
 rounds=${ROUNDS:-5}
-start_daemon
+daemons=()
+next_daemon() {
+    start_daemon
+    daemons+=("$DAEMON")
+}
+next_daemon
 
 # Without Python, whose start is most of a round.
 card_is_empty() { [[ $("$FAKECTL" status) == *'"used": 0, '* ]]; }
@@ -63,11 +68,11 @@ strike() {
         ;;
     3)
         kill -KILL "$DAEMON"
-        start_daemon
+        next_daemon
         ;;
     4) # all at once
         kill -KILL "$DAEMON" "${jobs[@]}" 2>/dev/null
-        start_daemon
+        next_daemon
         ;;
     5) # a client, at work or not
         asked=$((RANDOM % 3 + 1))
@@ -119,19 +124,25 @@ for round in $(seq "$rounds"); do
     done
     [ -z "$bad" ] || break
 done
-[ -z "$bad" ] || sed "s/^/# /" "$T/$DAEMON.err"
+# What everybody said: it may be a long time until it happens again.
+last_words() {
+    local pid
+    for pid in "$@"; do sed "s/^/# $pid: /" "$T/$pid.out" "$T/$pid.err"; done
+}
+[ -z "$bad" ] || last_words "${jobs[@]}" "${daemons[@]}"
 is "$rounds rounds" "$bad" ""
 
 # A host that is full: nothing moves, and the lower one waits as long as it may.
 configure "host_memory = 1MiB" "allocation_wait = 2s" "slice = 500ms"
 kill "$DAEMON"
 wait_for 10 gone "$DAEMON"
-start_daemon
+next_daemon
 spawn "$ULLAGE" run -q -m 250MiB --name low -- "$GUEST" init device 0 alloc 200MiB touch "$T/low" hold
 low=$PID
 wait_for 10 test -e "$T/low"
 run -q -m 250MiB --priority 9 --name high -- "$GUEST" init device 0 alloc 150MiB
 is "a full host: out of memory in the end" "$(tail -n 1 <<<"$OUT")" "alloc 2"
 is "and the lower one was left where it is" "$(job_value low state)" running
+[ "$failed" = 0 ] || { printf '# high: %s\n' "$OUT" "$ERR"; last_words "$low" "$DAEMON"; }
 kill -KILL "$low" 2>/dev/null
 done_testing
