@@ -57,29 +57,22 @@ void ull__plan_staging(const struct ull__program *program, int64_t slots[2])
     }
 }
 
-static double share_of(int devices, int stage, int from)
-{
-    return stage >= from ? 1.0 / devices : 1;
-}
-
 void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan)
 {
     const struct ull__plan_variant *variant = &planner->variants[plan->variant];
     const struct ull__program *program = variant->program;
     const struct ull__profile *profile = &planner->profile;
-    int devices = planner->request.devices > 1 ? planner->request.devices : 1;
     int64_t state = program->role_bytes[ULL_ROLE_OPTIMIZER] + program->role_bytes[ULL_ROLE_MASTER];
-    int64_t gradients = program->step_bytes, weights = program->role_bytes[ULL_ROLE_PARAMETER];
-    int64_t others = program->persistent_bytes - state - weights;
-    double full = (double)planner->request.batch / (double)devices / (double)variant->micro_batch;
+    /* The last micro-batch may be smaller. */
+    double micro_steps = (double)planner->request.batch / (double)variant->micro_batch;
+    int64_t kept_state = state;
     plan->precision = planner->graphs[variant->graph].precision;
     plan->chunked_loss = planner->graphs[variant->graph].chunked;
     plan->micro_batch = variant->micro_batch;
     plan->accumulation = variant->accumulation;
     plan->host_bytes = plan->cost.sent_bytes;
-    double micro_steps = devices > 1 ? (double)variant->accumulation : full;
+    plan->zero_stage = planner->graphs[variant->graph].zero_stage;
     double seconds = plan->cost.micro_seconds * micro_steps + plan->cost.update_seconds;
-    int64_t kept_state = (int64_t)((double)state * share_of(devices, plan->zero_stage, 1));
     if (plan->offload_optimizer) {
         plan->host_bytes += kept_state;
         seconds += 2 * (double)kept_state / profile->link_per_second;
@@ -87,17 +80,8 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
         ull__plan_staging(program, slots);
         kept_state = slots[0] + slots[1] < kept_state ? slots[0] + slots[1] : kept_state;
     }
-    int64_t kept_gradients = (int64_t)((double)gradients * share_of(devices, plan->zero_stage, 2));
-    int64_t kept_weights = (int64_t)((double)weights * share_of(devices, plan->zero_stage, 3));
-    plan->persistent_bytes = others + kept_state + kept_weights;
-    plan->bound_bytes =
-        plan->persistent_bytes + kept_gradients + plan->cost.peak_bytes - program->step_bytes;
-    if (devices > 1) {
-        /* A ring sends each byte of a gradient about twice; stage 3 gathers the weights twice a micro-step. */
-        double sent = 2.0 * (double)weights * (devices - 1) / devices;
-        seconds += sent / profile->link_per_second;
-        seconds += plan->zero_stage == 3 ? micro_steps * sent / profile->link_per_second : 0;
-    }
+    plan->persistent_bytes = program->persistent_bytes - state + kept_state;
+    plan->bound_bytes = plan->persistent_bytes + plan->cost.peak_bytes;
     plan->step_seconds = seconds;
 }
 
@@ -111,18 +95,12 @@ static int64_t host_budget(const struct ull__planner *planner)
 static bool offer(struct ull__planner *planner, int variant, const struct ull__decision *decision,
                   const struct ull__cost_of *cost)
 {
-    int stages = planner->request.devices > 1 && !planner->request.plain ? 4 : 1;
     int64_t host = host_budget(planner);
     for (int offload = 0; offload < (planner->request.plain ? 1 : 2); ++offload) {
-        for (int stage = 0; stage < stages; ++stage) {
-            struct ull__plan plan = {.variant = variant,
-                                     .cost = *cost,
-                                     .offload_optimizer = offload != 0,
-                                     .zero_stage = stage};
-            ull__plan_account(planner, &plan);
-            if ((plan.host_bytes <= host) && !put_plan(planner, &plan, decision)) {
-                return false;
-            }
+        struct ull__plan plan = {.variant = variant, .cost = *cost, .offload_optimizer = offload != 0};
+        ull__plan_account(planner, &plan);
+        if ((plan.host_bytes <= host) && !put_plan(planner, &plan, decision)) {
+            return false;
         }
     }
     return true;
@@ -130,8 +108,8 @@ static bool offer(struct ull__planner *planner, int variant, const struct ull__d
 
 /* --- Carrying decisions from one program to another --- */
 
-static void carry(const struct ull__program *from, const struct ull__decision *decision,
-                  const struct ull__program *to, struct ull__decision *carried)
+void ull__plan_carry(const struct ull__program *from, const struct ull__decision *decision,
+                     const struct ull__program *to, struct ull__decision *carried)
 {
     for (int i = 0; i < from->buffer_count; ++i) {
         int tensor = from->buffers[i].tensor;
@@ -170,7 +148,7 @@ static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__
     for (int i = 0; i < frontier->count && fine; ++i) {
         if (i % step == 0 || i + 1 == frontier->count) {
             struct ull__cost_of cost;
-            carry(source, &frontier->entries[i].decision, program, &decision);
+            ull__plan_carry(source, &frontier->entries[i].decision, program, &decision);
             ull__schedule(scheduler, &decision, &cost);
             fine = ull__frontier_put(&here, program, &decision, &cost);
         }

@@ -101,7 +101,8 @@ int64_t ull__default_bn_group(int64_t batch);
 struct ull__plan_layout {
     const struct ull__placed *order;
     int count;
-    int micro_count; /* of `order`: those before are the micro-step's, the rest the update's */
+    int prologue_count; /* of `order`: these are done once, before the first micro-step */
+    int micro_count; /* of `order`: the rest of those before are the micro-step's, those after the update's */
     const struct ull__stay *stays;
     int stay_count;
     uint64_t *offsets; /* by stay, in the step region */

@@ -11,6 +11,7 @@ struct ull__plan_graph {
     enum ull__precision precision;
     bool chunked;
     bool accumulates;
+    int zero_stage;
 };
 
 /* A graph with a micro-batch. */
@@ -20,7 +21,8 @@ struct ull__plan_variant {
     struct ull__program *program;
 };
 
-enum { ULL_PLAN_GRAPHS = 12, ULL_PLAN_VARIANTS = 160 };
+/* Precision, form of the loss, accumulation, and over several devices four stages of ZeRO. */
+enum { ULL_PLAN_GRAPHS = 2 * 2 * 2 * 4, ULL_PLAN_VARIANTS = 640 };
 
 struct ull__planner {
     struct ull__plan_request request;
@@ -45,6 +47,9 @@ struct ull__plan_search {
     struct ull_error error;
 };
 
+/* A decision for another program: for the tensors of the forward pass that both have. */
+void ull__plan_carry(const struct ull__program *from, const struct ull__decision *decision,
+                     const struct ull__program *to, struct ull__decision *carried);
 /* Whether two variants have one search. */
 bool ull__plan_same_search(const struct ull__planner *planner, int left, int right);
 /* Runs all searches, and waits for them. The frontiers of all *count are the caller's, also where one has failed. */

@@ -31,8 +31,9 @@ double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t
     double arithmetic =
         cost.matrix_flops / (half ? profile->matrix_half_per_second : profile->matrix_per_second) +
         cost.flops / profile->flops_per_second;
-    double rate =
-        (of->op->flags & ULL_OP_COPY) != 0 ? profile->link_per_second : profile->bytes_per_second;
+    bool linked = (of->op->flags & ULL_OP_COPY) != 0 || ((of->op->flags & ULL_OP_COLLECTIVE) != 0 &&
+                                                         of->attrs.collective.kind != ULL_OWN_PART);
+    double rate = linked ? profile->link_per_second : profile->bytes_per_second;
     double traffic = cost.bytes / rate;
     return (arithmetic > traffic ? arithmetic : traffic) + profile->launch_seconds;
 }
@@ -94,6 +95,10 @@ static ull_status add_item(struct ull__program *program, int at, const int64_t *
                                        .inputs = *refs,
                                        .forward = node->pass == ULL_PASS_FORWARD,
                                        .update = node->phase == ULL_PHASE_UPDATE,
+                                       .gathers = node->pass == ULL_PASS_FORWARD &&
+                                                  node->op == &ull__op_collective &&
+                                                  node->attrs.collective.kind == ULL_ALL_GATHER,
+                                       .prologue = node->phase == ULL_PHASE_PROLOGUE,
                                        .inplace = (node->op->flags & ULL_OP_INPLACE) != 0};
     for (int i = 0; i < node->input_count; ++i) {
         if (node->inputs[i] != ULL_NONE) {

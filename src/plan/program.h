@@ -32,8 +32,9 @@ struct ull__program_item {
     int outputs, output_count;
     int first_input; /* the buffer of input 0; ULL_NONE */
     bool forward, update;
+    bool gathers; /* makes whole weights of the parts that devices have */
+    bool prologue; /* once a step, before the first micro-step; these are the first of the forward pass */
     bool inplace; /* output 0 may take the place of first_input */
-    bool once;    /* cannot be run again: it draws or writes what only one run may (none today) */
 };
 
 struct ull__program {

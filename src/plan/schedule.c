@@ -341,7 +341,7 @@ static void count_seconds(const struct ull__scheduler *s, struct ull__cost_of *c
     for (int i = 0; i < s->count; ++i) {
         const struct ull__program_item *item = &program->items[s->order[i].item];
         double seconds = item_seconds(s, s->order[i].item);
-        *(item->update ? &cost->update_seconds : &cost->micro_seconds) += seconds;
+        *(item->update || item->prologue ? &cost->update_seconds : &cost->micro_seconds) += seconds;
         cost->again_seconds += s->order[i].again ? seconds : 0;
         for (int j = 0; j < item->output_count && s->order[i].again; ++j) {
             int buffer = program->refs[item->outputs + j];

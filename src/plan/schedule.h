@@ -27,7 +27,7 @@ struct ull__decision {
 struct ull__cost_of {
     int64_t peak_bytes;   /* of everything that is not persistent, accumulated gradients included */
     double micro_seconds; /* of one micro-step */
-    double update_seconds;
+    double update_seconds; /* and of what comes once before the micro-steps */
     double again_seconds;  /* of micro_seconds: what is done a second time */
     int64_t dropped_bytes; /* of buffers that are made again */
     int64_t sent_bytes;    /* to the host, a micro-step */

@@ -463,6 +463,12 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
         for (int i = 0; i < program->item_count && options->most_workspace > 0; ++i) {
             first.lean[i] = program->items[i].workspace > options->most_workspace;
         }
+        /* Weights that are cut are there to be whole only while they are used; to keep them is what may be tried. */
+        for (int i = 0; i < program->item_count; ++i) {
+            for (int j = 0; j < program->items[i].output_count && program->items[i].gathers; ++j) {
+                first.keep[program->refs[program->items[i].outputs + j]] = ULL_DROP;
+            }
+        }
         find_candidates(&s);
         status = run(&s, &first);
     }
