@@ -18,20 +18,31 @@ static uint64_t evicted_of(const struct ull__process_view *process)
     return sum;
 }
 
+/*
+ * Where the job was out before, which it keeps as long as nobody needs it. Telling that takes the kernel a look at every
+ * page of its processes, so it is asked for only where the rest is not enough.
+ */
+static uint64_t given_back_by(const struct move *move)
+{
+    struct ull__process_view process;
+    uint64_t sum = 0;
+    for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++)
+        if (process.gated)
+            sum += proc_memory_given_back(process.pid);
+    return sum;
+}
+
 static ull_status check_host(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    uint64_t needed = 0, available = proc_memory_available(), given_back = 0;
+    uint64_t needed = 0, available = proc_memory_available();
     char need[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
     for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++) {
         uint64_t out = evicted_of(&process), held = move_held(&process);
         uint64_t moves = held > out ? held - out : 0, there = out > 0 ? 0 : process.pinned_bytes;
         needed += moves > there ? moves - there : 0;
-        if (process.gated) /* where it was out before, which it keeps as long as nobody needs it */
-            given_back += proc_memory_given_back(process.pid);
     }
-    available += given_back;
-    if (needed <= available)
+    if (needed <= available || needed <= (available += given_back_by(move)))
         return ULL_OK;
     return ull__fail(
         err, ULL_E_NO_MEMORY,
