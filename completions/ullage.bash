@@ -176,6 +176,7 @@ _ullage() {
         ;;
     train:--optimizer) words='sgd adam adamw' ;;
     train:--schedule) words='cosine linear constant' ;;
+    train:--parallel) words='data' ;;
     train:--precision) words='auto fp32 bf16 fp16' ;;
     train:-m | train:--memory) words='128MiB 512MiB 2GiB auto' ;;
     train:-o) words='text json ndjson' ;;
@@ -183,7 +184,7 @@ _ullage() {
         words='-m --memory --data -b --batch -e --epochs --max-steps --lr --schedule --warmup --optimizer --momentum
             --weight-decay --clip --precision --loss-scale --bn-group --min-batch --max-batch --max-accumulation
             --host-memory --recompute-min --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
-            --threads --seed --html --trace -o -h --help'
+            --threads --seed --html --trace --devices --parallel -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 bert-base gpt2-124m gpt-char llama'
         fi

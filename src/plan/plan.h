@@ -46,6 +46,7 @@ struct ull__plan_request {
     int64_t max_workspace; /* of one operator; 0: no bound */
     int64_t host_bytes;    /* budget of the host for what is sent there; ULL_NONE: the profile's */
     int devices;           /* that share the batch; 0: 1 */
+    unsigned zero_stages; /* of ZeRO that may be taken over several devices: bit i is stage i; 0: all */
     struct ull__progress *progress; /* NULL: nobody looks on */
     bool each_variant; /* the frontier of each variant by itself, one after the other: for parallel.c, not to be chosen from */
     bool plain; /* one plan: no technique at all, in the precision that is asked for (auto: fp32) */

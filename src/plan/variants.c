@@ -144,11 +144,14 @@ ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *er
                            (p == ULL_PRECISION_F32 || (p == half && !planner->request.plain)));
         for (int kind = 0; kind < kinds && wanted; ++kind) {
             bool accumulates = (kind & 1) != 0, chunked = kind / (2 * stages) != 0;
-            if (accumulates && planner->request.batch == 1) {
+            int stage = stages > 1 ? kind / 2 % stages : 0;
+            unsigned allowed = planner->request.zero_stages;
+            bool fits = stages == 1 || allowed == 0 || (allowed >> stage & 1) != 0;
+            if (!fits || (accumulates && planner->request.batch == 1)) {
                 continue;
             }
             int graph = planner->graph_count;
-            ull_status status = add_graph(planner, p, chunked, accumulates, kind / 2 % stages, err);
+            ull_status status = add_graph(planner, p, chunked, accumulates, stage, err);
             if (status == ULL_OK && planner->graph_count > graph && !accumulates) {
                 status = add_variant(planner, graph, planner->request.batch, 1, err);
             }

@@ -264,6 +264,28 @@ static void judge(struct ull__session *session, int64_t first, int64_t count, in
     }
 }
 
+/* What the ranks of a world have found, put together. */
+static ull_status put_together(struct ull__session *session, double *sum,
+                               struct ull__evaluation *evaluation, struct ull_error *err)
+{
+    struct {
+        double sum;
+        uint64_t valid, right;
+    } own = {*sum, evaluation->valid, evaluation->right}, all[ULL_WORLD_RANKS];
+    if (session->options.world == NULL) {
+        return ULL_OK;
+    }
+    ull_status status = ull__world_gather(session->options.world, &own, sizeof(own), all, err);
+    *sum = 0;
+    *evaluation = (struct ull__evaluation){0, 0, 0};
+    for (int i = 0; i < ull__world_ranks(session->options.world) && status == ULL_OK; ++i) {
+        *sum += all[i].sum;
+        evaluation->valid += all[i].valid;
+        evaluation->right += all[i].right;
+    }
+    return status;
+}
+
 ull_status ull__session_evaluate(struct ull__session *session, const struct ull__source *source,
                                  int64_t count, int32_t *predictions,
                                  struct ull__evaluation *evaluation, struct ull_error *err)
@@ -272,10 +294,13 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
     ull_status status = count > 0 ? prepare(session, session->staged, err)
                                   : ull__fail(err, ULL_E_INVALID, "no samples to evaluate");
     double sum = 0;
-    for (int64_t first = 0; first < count && status == ULL_OK;
+    int ranks = session->backend->ranks > 1 ? session->backend->ranks : 1;
+    int64_t begin = count * session->backend->rank / ranks;
+    int64_t end = count * (session->backend->rank + 1) / ranks;
+    for (int64_t first = begin; first < end && status == ULL_OK;
          first += session->forward->micro_batch) {
         int64_t all = session->forward->micro_batch;
-        int64_t here = count - first < all ? count - first : all;
+        int64_t here = end - first < all ? end - first : all;
         status = source->read(source->context, first, here, session->x, session->targets, err);
         if (status == ULL_OK) {
             pad(session, here, all);
@@ -283,6 +308,9 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
             sum += (double)session->forward->loss_value;
             judge(session, first, here, predictions, &made);
         }
+    }
+    if (status == ULL_OK) {
+        status = put_together(session, &sum, &made, err);
     }
     if (status == ULL_OK) {
         made.loss = made.valid > 0 ? sum / (double)made.valid : NAN;

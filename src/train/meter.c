@@ -147,6 +147,9 @@ static int64_t workspace_of(void *context, const struct ull__graph *graph, int n
                             const int64_t *values)
 {
     struct ull__meter_of *meter = context;
+    if ((graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) != 0) {
+        return 0; /* no kernel: the backend's own */
+    }
     if (!turn_to(meter, graph, values)) {
         return -1;
     }
@@ -317,8 +320,9 @@ static double seconds_of(void *context, const struct ull__graph *graph, int node
                          const int64_t *values)
 {
     struct ull__meter_of *meter = context;
-    if (meter->room == 0 || !turn_to(meter, graph, values) || !get_scratch(meter) ||
-        (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0) {
+    if ((meter->room == 0 && meter->times.count == 0) ||
+        (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0 ||
+        !turn_to(meter, graph, values)) {
         return -1;
     }
     int symbol = ull__dim_symbol_find(graph->symbols, "batch");
@@ -329,6 +333,9 @@ static double seconds_of(void *context, const struct ull__graph *graph, int node
         return -1;
     }
     if (entry->key == 0) {
+        if (!get_scratch(meter)) {
+            return -1;
+        }
         entry->key = key;
         meter->times.count += 1;
         fit_line(meter, node, batch, entry);
@@ -370,6 +377,27 @@ void ull__meter_rest(struct ull__meter_of *meter)
         meter->scratch = NULL;
     }
     meter->room = 0;
+}
+
+const void *ull__meter_times(const struct ull__meter_of *meter, size_t *size)
+{
+    *size = meter->times.room * sizeof(*meter->times.entries);
+    return meter->times.entries;
+}
+
+bool ull__meter_take_times(struct ull__meter_of *meter, const void *times, size_t size)
+{
+    struct table taken = {malloc(size + 1), size / sizeof(*taken.entries), 0};
+    if (taken.entries == NULL) {
+        return false;
+    }
+    memcpy(taken.entries, times, size);
+    for (size_t i = 0; i < taken.room; ++i) {
+        taken.count += taken.entries[i].key != 0;
+    }
+    free(meter->times.entries);
+    meter->times = taken;
+    return true;
 }
 
 const struct ull__meter *ull__meter_for(struct ull__meter_of *meter)

@@ -205,7 +205,7 @@ static ull_status take_plan(struct ull__session *session, int plan, struct ull_e
     if (status == ULL_OK) {
         status = make_executable(session, of->micro_batch, &session->full, err);
     }
-    session->rest_batch = session->options.plan.batch % of->micro_batch;
+    session->rest_batch = ull__session_own_batch(session) % of->micro_batch;
     if (status == ULL_OK && session->rest_batch > 0) {
         status = make_executable(session, session->rest_batch, &session->rest, err);
     }
@@ -225,11 +225,20 @@ static ull_status make_planner(struct ull__session *session, struct ull_error *e
     profile.meter = ull__meter_for(session->meter);
     plan.model = session->options.model;
     plan.profile = &profile;
-    ull_status status = ull__planner_create(&plan, &session->planner, err);
+    plan.zero_stages =
+        1u << 0; /* each rank has whole weights and state: saves and evaluations look for them */
+    bool follows = session->options.world != NULL && session->backend->rank != 0;
+    ull_status status = follows ? ull__session_share_times(session, err) : ULL_OK;
+    if (status == ULL_OK) {
+        status = ull__planner_create(&plan, &session->planner, err);
+    }
     const char *missing = ull__meter_missing(session->meter);
     if (missing[0] != '\0') {
         return ull__fail(err, ULL_E_NOT_FOUND, "model '%s' cannot be trained here: %s",
                          plan.model->name, missing);
+    }
+    if (status == ULL_OK && session->options.world != NULL && !follows) {
+        status = ull__session_share_times(session, err);
     }
     return status;
 }
@@ -276,7 +285,7 @@ static int choose(struct ull__session *session, uint64_t budget, bool same, int6
         bool fine = (least == 0 || plan->micro_batch >= least) &&
                     (most == 0 || plan->micro_batch <= most) && plan->bound_bytes <= room;
         if (same) {
-            fine = fine && plan->precision == now->precision &&
+            fine = fine && plan->zero_stage == now->zero_stage && plan->precision == now->precision &&
                    plan->offload_optimizer == now->offload_optimizer;
         }
         if (fine && session->options.accepts != NULL && !same) {
@@ -303,22 +312,23 @@ ull_status ull__session_create(const struct ull__session_options *options,
     made->loss_scale = options->initial_loss_scale > 0 ? options->initial_loss_scale : 65536;
     uint64_t room =
         options->budget_bytes / 2 < MOST_MEASURING ? options->budget_bytes / 2 : MOST_MEASURING;
-    ull_status status =
-        ull__meter_create(made->backend, options->rates ? 0 : room, &made->meter, err);
+    ull_status status = ull__meter_create(
+        made->backend, options->rates || made->backend->rank > 0 ? 0 : room, &made->meter, err);
     if (status == ULL_OK) {
         status = make_planner(made, err);
     }
     if (status == ULL_OK) {
         ull__meter_rest(made->meter);
         int plan = choose(made, options->budget_bytes, false, 0, 0);
-        status = plan != ULL_NONE ? take_plan(made, plan, err)
+        status = plan != ULL_NONE ? ull__session_agree(made, take_plan(made, plan, err), err)
                                   : nothing_fits(made, options->budget_bytes, false, err);
         /* The machine may have less than the budget allows: then the next plan down. */
         for (int64_t peak; status == ULL_E_NO_MEMORY && plan != ULL_NONE;) {
             peak = ull__planner_place(made->planner, plan);
             made->budget = (uint64_t)peak + profile_outside(made) - 1;
             plan = choose(made, made->budget, false, 0, 0);
-            status = plan != ULL_NONE ? take_plan(made, plan, err) : status;
+            status = plan != ULL_NONE ? ull__session_agree(made, take_plan(made, plan, err), err)
+                                      : status;
         }
     }
     if (status != ULL_OK) {
@@ -360,7 +370,8 @@ ull_status ull__session_replan(struct ull__session *session, uint64_t budget_byt
         return nothing_fits(session, budget_bytes, true, err);
     }
     int before = session->plan;
-    ull_status status = found != before ? take_plan(session, found, err) : ULL_OK;
+    ull_status status =
+        found != before ? ull__session_agree(session, take_plan(session, found, err), err) : ULL_OK;
     if (status == ULL_OK) {
         session->budget = budget_bytes;
         *changed = found != before;

@@ -77,6 +77,22 @@ void ull__session_write_counters(struct ull__session *session);
 void ull__session_put_input(const struct ull__executable *executable, const struct ull__graph *graph,
                             int tensor, const int64_t *values, const void *from, bool tokens);
 
+/* ranks.c */
+/* Rank 0's times become everybody's. */
+ull_status ull__session_share_times(struct ull__session *session, struct ull_error *err);
+/*
+ * Whether all ranks could take a plan (status: whether this one could), and it is the same one. What went wrong on one counts on all of
+ * them, so that all take the next plan or none.
+ */
+ull_status ull__session_agree(struct ull__session *session, ull_status status, struct ull_error *err);
+
+/* Samples of a batch that this rank has; all, without a world. */
+static inline int64_t ull__session_own_batch(const struct ull__session *session)
+{
+    return session->options.plan.batch /
+           (session->options.plan.devices > 1 ? session->options.plan.devices : 1);
+}
+
 /* evaluate.c */
 void ull__forward_destroy(struct ull__session *session, struct ull__forward *forward);
 

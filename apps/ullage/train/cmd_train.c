@@ -59,7 +59,7 @@ static int run(const struct train_options *options)
                           : train_stop == SIGINT ? "SIGINT"
                                                  : NULL;
     int code = EXIT_OK;
-    if (ran && status == ULL_OK && !train_print_end(&training, stopped)) {
+    if (ran && status == ULL_OK && train_speaks(options) && !train_print_end(&training, stopped)) {
         cli_say("the result could not be written");
         code = EXIT_FAILED;
     }
@@ -70,7 +70,7 @@ static int run(const struct train_options *options)
         status = train_write_html(&training, &err);
     }
     if (status != ULL_OK) {
-        cli_say("%s", err.message);
+        train_ranks_fail(options, &err);
         code = status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
     }
     train_job_close(&training);
@@ -96,5 +96,9 @@ int cmd_train(int argc, char **argv)
         return code;
     }
     catch_signals();
-    return options.ablation ? train_ablation(&options) : run(&options);
+    if (options.ablation) {
+        return train_ablation(&options);
+    }
+    code = train_ranks_begin(&options);
+    return code >= 0 ? code : train_ranks_end(&options, run(&options));
 }

@@ -34,7 +34,8 @@ struct train_options {
     bool optimizer_given, decay_given, clip_given;
     struct ull__plan_request request;
     struct ull__profile profile;
-    double loss_scale; /* 0: the default */
+    double loss_scale;        /* 0: the default */
+    struct ull__world *world; /* of request.devices ranks, of which this process is one; NULL: alone */
 };
 
 struct train_job;
@@ -49,6 +50,12 @@ struct train_wanted {
 struct train_point {
     uint64_t step;
     double loss, rate;
+};
+
+/* What a rank said of itself last. */
+struct train_rank {
+    uint64_t digest; /* of weights and state */
+    uint64_t predicted_peak_bytes, measured_peak_bytes, outside_bytes;
 };
 
 /* Everything that is open. */
@@ -77,7 +84,8 @@ struct training {
     struct train_job *job;      /* NULL: none */
     struct ull__save_switch *switches;
     size_t switch_count;
-    struct train_point *points; /* for the page */
+    struct train_rank ranks[ULL_WORLD_RANKS]; /* where there is a world, after a comparison */
+    struct train_point *points;               /* for the page */
     size_t point_count, point_room;
 };
 
@@ -103,6 +111,22 @@ ull_status train_evaluate(struct training *training, struct ull__evaluation *eva
                           struct ull_error *err);
 /* Memory of the process beside its regions and data, resident, bytes. */
 uint64_t train_outside_bytes(const struct training *training);
+
+/* train_world.c */
+/* Starts the other ranks; from here on each of them is where this call returns. -1: go on, else the exit code. */
+int train_ranks_begin(struct train_options *options);
+/* Waits for the others. Returns the exit code of all. */
+int train_ranks_end(const struct train_options *options, int code);
+/* Whether this process shows what happens: rank 0, or the only one. */
+bool train_speaks(const struct train_options *options);
+/* A warning from below, once. */
+void train_warn(void *context, const char *message);
+/* This rank cannot go on: the others end, too, and one of them says why. */
+void train_ranks_fail(const struct train_options *options, const struct ull_error *err);
+/* ULL_E_INVALID: ranks have different weights. Fills in training->ranks. */
+ull_status train_ranks_compare(struct training *training, struct ull_error *err);
+/* After a step: whether one was told to stop; rank 0's budget becomes everybody's. */
+ull_status train_ranks_agree(struct training *training, uint64_t *budget, struct ull_error *err);
 
 /* train_plan.c */
 bool train_plan_accepts(void *context, const struct ull__plan *plan);
@@ -130,8 +154,11 @@ uint64_t train_model_identity(struct ull__session *session);
 void train_job_open(struct training *training);
 void train_job_close(struct training *training);
 void train_job_charge(struct training *training);
-/* Between steps: another plan where the budget or the machine asks for it. */
-void train_job_follow(struct training *training);
+/*
+ * Between steps: another plan where the budget or the machine asks for it; whether any rank was told to stop. ULL_E_SYSTEM: another
+ * rank has failed.
+ */
+ull_status train_job_follow(struct training *training, struct ull_error *err);
 /* Bytes that the machine could give now. */
 uint64_t train_machine_free(void);
 

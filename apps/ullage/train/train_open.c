@@ -99,12 +99,6 @@ static void wanted_shape(const struct ull__zoo_model *model, const char *given, 
     shape[0] = channels != NULL ? strtoll(channels, NULL, 10) : shape[0];
 }
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    cli_say("%s", message);
-}
-
 /* A file of ONNX says itself what it takes. */
 static ull_status want_of_file(const char *model, struct ull__data_want *want, struct ull_error *err)
 {
@@ -136,7 +130,7 @@ ull_status train_open_data(const char *model, const char *data, const char *like
                            char model_text[512], struct ull__data **opened, struct ull_error *err)
 {
     struct ull__data_spec spec;
-    struct ull__data_want want = {.seed = seed, .like = like, .warn = warn};
+    struct ull__data_want want = {.seed = seed, .like = like, .warn = train_warn};
     const struct ull__zoo_model *zoo = zoo_model(model);
     const char *given = strchr(model, ':');
     given = given != NULL ? given + 1 : NULL;
@@ -214,7 +208,7 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
                                               .augment = train && training->options->augment,
                                               .threads = 1,
                                               .buffer_bytes = 8 << 20,
-                                              .warn = warn};
+                                              .warn = train_warn};
         ull_status status =
             ull__reader_create(training->data, &options, &training->readers[part], err);
         if (status != ULL_OK) {
@@ -260,7 +254,8 @@ static ull_status open_session(struct training *training, struct ull_error *err)
                                            .plan = options->request,
                                            .budget_bytes = (uint64_t)options->memory,
                                            .seed = options->seed,
-                                           .initial_loss_scale = options->loss_scale};
+                                           .initial_loss_scale = options->loss_scale,
+                                           .world = options->world};
     fill_defaults(options, ull__data_info(training->data), &session.plan);
     session.plan.profile = &options->profile;
     session.plan.batch = training->wanted.batch > 0 ? training->wanted.batch : session.plan.batch;
@@ -303,6 +298,7 @@ ull_status train_open(const struct train_options *options, struct training *trai
     }
     if (status == ULL_OK) {
         struct ull__cpu_options cpu = {.threads = options->threads,
+                                       .world = options->world,
                                        .observe = options->trace != NULL ? train_trace_note : NULL};
         status = ull__cpu_create(&cpu, &training->backend, err);
     }

@@ -45,6 +45,8 @@ static void print_help(void)
         "  --max-accumulation N   micro-steps of a step at most\n"
         "  --recompute-min SIZE   smaller tensors are kept\n"
         "  --host-memory SIZE     second region for what is sent there (default 0: none)\n"
+        "  --devices N            over N processes on this machine, each with --memory and its\n"
+        "                         share of the batch; --parallel data (default) is how\n"
         "  --plan FILE            run this plan, a file of `ullage plan -o json`\n"
         "  --save DIR             save there each epoch, and at the end\n"
         "  --save-every N         each N steps\n"
@@ -94,6 +96,8 @@ enum {
     OPTION_SEED,
     OPTION_HTML,
     OPTION_TRACE,
+    OPTION_DEVICES,
+    OPTION_PARALLEL,
 };
 
 static const struct option long_options[] = {
@@ -129,6 +133,8 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"html", required_argument, NULL, OPTION_HTML},
+    {"devices", required_argument, NULL, OPTION_DEVICES},
+    {"parallel", required_argument, NULL, OPTION_PARALLEL},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -338,6 +344,21 @@ static int take_other(int option, const char *text, struct train_options *option
         return end != text && *end == '\0' && options->threads >= 1 && options->threads <= 64
                    ? -1
                    : cli_usage_error("train", "--threads is '%.40s': expected 1 to 64", text);
+    case OPTION_DEVICES:
+        options->request.devices = (int)strtol(text, &end, 10);
+        return end != text && *end == '\0' && options->request.devices >= 1 &&
+                       options->request.devices <= ULL_WORLD_RANKS
+                   ? -1
+                   : cli_usage_error("train", "--devices is '%.40s': expected 1 to %d", text,
+                                     (int)ULL_WORLD_RANKS);
+    case OPTION_PARALLEL:
+        return strcmp(text, "data") == 0
+                   ? -1
+                   : cli_usage_error(
+                         "train",
+                         "--parallel is '%.40s': expected data; layers over devices are "
+                         "planned only (ullage plan)",
+                         text);
     case OPTION_SEED:
         options->seed = strtoull(text, &end, 10);
         return end != text && *end == '\0' && text[0] != '-'
@@ -363,13 +384,18 @@ static int check(struct train_options *options)
     if (!(options->epochs > 0)) {
         return cli_usage_error("train", "--epochs is 0: expected more");
     }
+    int devices = options->request.devices > 1 ? options->request.devices : 1;
+    if (devices > 1 && (options->ablation || options->automatic)) {
+        return cli_usage_error("train", "%s is for one device: leave --devices out",
+                               options->ablation ? "--ablation" : "--memory auto");
+    }
     struct ull_error err;
     if (plan_profile_find("cpu", &options->profile, &err) != ULL_OK) {
         cli_say("%s", err.message);
         return EXIT_FAILED;
     }
     int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    options->memory = options->memory > 0 ? options->memory : machine / 2;
+    options->memory = options->memory > 0 ? options->memory : machine / 2 / devices;
     options->profile.memory_bytes = (uint64_t)machine;
     return -1;
 }
