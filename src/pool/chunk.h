@@ -31,7 +31,10 @@ struct ull__chunk {
         } live;
     } u;
     uint64_t seq; /* FREE, SHADOW, WAITING: the free of the lane that must have passed for others */
-    uint32_t uses; /* LIVE, WAITING: the first of pool->uses, 0 for none */
+    union {
+        uint32_t uses; /* LIVE, WAITING: the first of pool->uses, 0 for none; else 0 */
+        uint32_t bin;  /* FREE: where it is */
+    };
     uint16_t lane; /* FREE, SHADOW, WAITING: whose it is; LIVE: the graph's that it belongs to, or 0 */
     /* Bytes of their own: a bit field that is written narrow and read wide stalls for 15 cycles. */
     uint8_t state, tier;

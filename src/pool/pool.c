@@ -22,7 +22,7 @@
 #include <stdlib.h>
 
 #include "error.h"
-#include "pool_private.h"
+#include "space.h"
 
 /* MEDIUM: small requests above this part of a page also fill what large ones left over. */
 enum { ALIGNED_LOOKS = 16, MEDIUM = 8 };
@@ -300,13 +300,17 @@ static inline __attribute__((always_inline)) void *allocate_at_once(struct ull_p
                                                                     const char *tag, bool capturing)
 {
     uint64_t size = (bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
-    bool small = bytes <= pool->options.small_bytes && bytes <= pool->page_bytes;
-    if (bytes == 0 || size < bytes || (small && size > pool->page_bytes / MEDIUM) ||
-        !is_plain_work(pool, stream, capturing) || pool->held > pool->limit_pages ||
+    bool small = (bytes <= pool->options.small_bytes) & (bytes <= pool->page_bytes);
+    if (size < bytes || !is_plain_work(pool, stream, capturing) || pool->held > pool->limit_pages ||
         !host_memory(pool))
         return NULL;
     struct ull__chunk *c = find_at_once(pool, pool->last_lane, small ? ULL_SMALL : ULL_HOME, size);
-    if (!c && !small)
+    if (small & (size > pool->page_bytes / MEDIUM))
+        c = better(c, find_left_over(pool, &(struct ask){.size = size,
+                                                         .alignment = ULL_UNIT,
+                                                         .small = true,
+                                                         .lane = pool->last_lane}));
+    else if (!c && !small)
         c = find_at_once(pool, pool->last_lane, ULL_VIEW, size);
     if (!c)
         return NULL;
@@ -314,10 +318,9 @@ static inline __attribute__((always_inline)) void *allocate_at_once(struct ull_p
     ull__table_prefetch(&pool->live, c->address);
     __builtin_prefetch(c->next, 1);
     __builtin_prefetch(pool->spare, 1);
-    c = ull__take(pool, c, c->address, size);
+    ull__take_here(pool, c, size);
     c->u.live.requested = bytes;
     c->u.live.tag = tag;
-    c->uses = 0;
     c->lane = ULL_CLEAN;
     if (c->tier == ULL_VIEW)
         ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
@@ -417,7 +420,7 @@ static inline __attribute__((always_inline)) void free_chunk(struct ull_pool *po
     __builtin_prefetch(c->prev, 1);
     ull__count_free(pool, c->size, c->u.live.requested);
     if (c->lane == ULL_CLEAN && c->uses == 0)
-        ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
+        ull__make_free_here(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
     else
         ull__lane_free(pool, c, lane);
 }

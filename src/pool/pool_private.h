@@ -273,8 +273,19 @@ uint32_t ull__slotset_next(const struct ull__slotset *set, uint32_t slot, uint32
 
 /* Makes sure that `count` further chunks can be had without asking the host. */
 bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count);
-struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
-void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
+static inline struct ull__chunk *ull__chunk_new(struct ull_pool *pool)
+{
+    struct ull__chunk *c = pool->spare;
+    pool->spare = c->next;
+    pool->chunk_count++;
+    return c;
+}
+static inline void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c)
+{
+    c->next = pool->spare;
+    pool->spare = c;
+    pool->chunk_count--;
+}
 void ull__chunks_finish(struct ull_pool *pool);
 
 /* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
