@@ -85,7 +85,7 @@ static void fill_partly(const struct ull__program *program, struct ull__decision
         decision->keep[i] = early && read ? ULL_KEEP : decision->keep[i];
     }
     if (partly->up_to < ULL_TECHNIQUE_WORKSPACE) {
-        memset(decision->lean, 0, (size_t)program->item_count);
+        memset(decision->algorithm, 0, (size_t)program->item_count);
     }
 }
 
@@ -93,9 +93,9 @@ static bool uses(const struct ull__planner *planner, const struct ull__plan *pla
                  enum ull__technique technique)
 {
     const struct ull__program *program = planner->variants[plan->variant].program;
-    bool lean = false;
+    bool smaller = false;
     for (int i = 0; i < program->item_count; ++i) {
-        lean |= plan->decision.lean[i] != 0;
+        smaller |= plan->decision.algorithm[i] != 0;
     }
     switch (technique) {
     case ULL_TECHNIQUE_PLAIN:
@@ -109,7 +109,7 @@ static bool uses(const struct ull__planner *planner, const struct ull__plan *pla
     case ULL_TECHNIQUE_RECOMPUTATION:
         return plan->cost.dropped_bytes > 0;
     case ULL_TECHNIQUE_WORKSPACE:
-        return lean;
+        return smaller;
     case ULL_TECHNIQUE_SENDING:
         return plan->cost.sent_bytes > 0;
     case ULL_TECHNIQUE_OPTIMIZER:

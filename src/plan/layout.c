@@ -70,10 +70,8 @@ static bool place_persistent(const struct ull__program *program, bool offload,
     return true;
 }
 
-ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
-                            const struct ull__placed *order, const struct ull__stay *stays,
-                            int stay_count, uint64_t *offsets, uint64_t *height,
-                            struct ull_error *err)
+ull_status ull__place_stays(const struct ull__stay *stays, int stay_count, uint64_t alignment,
+                            uint64_t *offsets, uint64_t *height, struct ull_error *err)
 {
     size_t room = (size_t)stay_count + 1;
     struct ull__buffer *buffers = calloc(room, sizeof(*buffers));
@@ -82,8 +80,6 @@ ull_status ull__place_stays(const struct ull__program *program, uint64_t alignme
     ull_status status = ULL_E_NO_MEMORY;
     for (int i = 0; i < stay_count && buffers != NULL && of != NULL; ++i) {
         const struct ull__stay *stay = &stays[i];
-        int64_t bytes = stay->buffer == ULL_NONE ? program->items[order[stay->begin].item].workspace
-                                                 : program->buffers[stay->buffer].bytes;
         if (stay->joins != ULL_NONE) {
             of[i] = of[stay->joins];
             if (buffers[of[i]].upper < stay->end + 1) {
@@ -92,7 +88,7 @@ ull_status ull__place_stays(const struct ull__program *program, uint64_t alignme
             continue;
         }
         of[i] = count;
-        buffers[count++] = (struct ull__buffer){.size = (uint64_t)bytes,
+        buffers[count++] = (struct ull__buffer){.size = (uint64_t)stay->bytes,
                                                 .alignment = alignment,
                                                 .lower = stay->begin,
                                                 .upper = stay->end + 1};
@@ -137,19 +133,19 @@ ull_status ull__program_layout(const struct ull__program *program, const struct 
     if (layout->offsets != NULL && layout->persistent_offsets != NULL &&
         layout->host_offsets != NULL && layout->starts != NULL &&
         place_persistent(program, offload, layout)) {
-        status = ull__place_stays(program, profile->alignment, layout->order, layout->stays,
-                                  layout->stay_count, layout->offsets, &layout->passing_bytes, err);
+        status = ull__place_stays(layout->stays, layout->stay_count, profile->alignment,
+                                  layout->offsets, &layout->passing_bytes, err);
     }
     if (status != ULL_OK) {
         ull__plan_layout_finish(layout);
         return ull__fail(err, status, "no addresses for a plan");
     }
     for (int i = 0; i < layout->count; ++i) {
-        const struct ull__program_item *item = &program->items[layout->order[i].item];
-        double seconds = decision->lean[layout->order[i].item] ? item->lean_seconds : item->seconds;
-        layout->starts[i + 1] = layout->starts[i] + seconds;
-        layout->micro_count += !item->update;
-        layout->prologue_count += item->prologue;
+        int item = layout->order[i].item;
+        layout->starts[i + 1] =
+            layout->starts[i] + ull__item_choice(program, item, decision->algorithm[item])->seconds;
+        layout->micro_count += !program->items[item].update;
+        layout->prologue_count += program->items[item].prologue;
     }
     layout->peak_at = cost.peak_at;
     return ULL_OK;
@@ -206,10 +202,7 @@ void ull__plan_layout_bytes(const struct ull__planner *planner, int plan,
         if (begin > place || stay->end < place) {
             continue;
         }
-        if (stay->buffer == ULL_NONE) {
-            bytes[ULL_ROLE_WORKSPACE] += program->items[layout->order[stay->begin].item].workspace;
-        } else {
-            bytes[program->buffers[stay->buffer].role] += program->buffers[stay->buffer].bytes;
-        }
+        bytes[stay->buffer == ULL_NONE ? ULL_ROLE_WORKSPACE : program->buffers[stay->buffer].role] +=
+            stay->bytes;
     }
 }

@@ -3,8 +3,7 @@
  *
  * Decisions are searched for each precision on the whole batch, and for the other variants those that were found are tried:
  * what is worth keeping hardly depends on the size of a micro-batch. They are carried over by the names of things: a
- * buffer by its tensor in the forward pass, which has the same number in every graph of a precision, an item by its place among
- * those with a workspace.
+ * buffer by its tensor in the forward pass, which has the same number in every graph of a precision. Algorithms are chosen anew.
  */
 #include "plan.h"
 
@@ -120,18 +119,36 @@ void ull__plan_carry(const struct ull__program *from, const struct ull__decision
             }
         }
     }
-    int j = 0;
-    for (int i = 0; i < from->item_count; ++i) {
-        if (from->items[i].workspace == 0) {
+    /* Programs of one model differ in other items than those with several algorithms. */
+    for (int i = 0, j = 0; i < from->item_count; ++i) {
+        if (from->items[i].choice_count == 1) {
             continue;
         }
-        while (j < to->item_count && to->items[j].workspace == 0) {
+        while (j < to->item_count && to->items[j].choice_count == 1) {
             j += 1;
         }
         if (j < to->item_count) {
-            carried->lean[j++] = decision->lean[i];
+            int last = to->items[j].choice_count - 1;
+            carried->algorithm[j++] =
+                (uint8_t)(decision->algorithm[i] < last ? decision->algorithm[i] : last);
         }
     }
+}
+
+/* A decision with the fastest algorithms, with those for the least memory, and between. False without memory. */
+static bool put_fitted(struct ull__scheduler *scheduler, const struct ull__program *program,
+                       struct ull__decision *decision, struct ull__frontier *frontier)
+{
+    struct ull__cost_of cost;
+    memset(decision->algorithm, 0, (size_t)program->item_count);
+    ull__schedule(scheduler, decision, &cost);
+    bool fine = ull__frontier_put(frontier, program, decision, &cost);
+    int64_t lowest = ull__schedule_lowest(scheduler), highest = cost.peak_bytes;
+    for (int half = 1; half >= 0 && lowest < highest && fine; --half) {
+        ull__schedule_fit(scheduler, decision, lowest + half * ((highest - lowest) / 2), &cost);
+        fine = ull__frontier_put(frontier, program, decision, &cost);
+    }
+    return fine;
 }
 
 static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__frontier *frontier,
@@ -147,10 +164,8 @@ static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__
     int step = frontier->count / 96 + 1;
     for (int i = 0; i < frontier->count && fine; ++i) {
         if (i % step == 0 || i + 1 == frontier->count) {
-            struct ull__cost_of cost;
             ull__plan_carry(source, &frontier->entries[i].decision, program, &decision);
-            ull__schedule(scheduler, &decision, &cost);
-            fine = ull__frontier_put(&here, program, &decision, &cost);
+            fine = put_fitted(scheduler, program, &decision, &here);
         }
     }
     for (int i = 0; i < here.count && fine; ++i) {
@@ -235,9 +250,7 @@ static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err
 
 static ull_status find_plans(struct ull__planner *planner, struct ull_error *err)
 {
-    struct ull__search_options options = {.no_lean = planner->profile.meter != NULL,
-                                          .smallest_dropped = planner->request.recompute_min,
-                                          .most_workspace = planner->request.max_workspace,
+    struct ull__search_options options = {.smallest_dropped = planner->request.recompute_min,
                                           .host_bytes = host_budget(planner)};
     struct ull__plan_search searches[ULL_PLAN_GRAPHS];
     int count;
@@ -284,6 +297,7 @@ ull_status ull__planner_create(const struct ull__plan_request *request,
     }
     made->request = *request;
     made->profile = *request->profile;
+    made->profile.most_workspace = request->max_workspace;
     made->request.profile = &made->profile;
     if (request->devices > 1) {
         made->request.batch = request->batch / request->devices;

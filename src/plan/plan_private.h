@@ -68,9 +68,7 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
  * Offsets of stays, by lifetimes, and how high they reach; stays that take over each other's memory are one. ULL_E_NO_MEMORY,
  * or ULL_E_INVALID if the addresses do not pass the check (a bug).
  */
-ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
-                            const struct ull__placed *order, const struct ull__stay *stays,
-                            int stay_count, uint64_t *offsets, uint64_t *height,
-                            struct ull_error *err);
+ull_status ull__place_stays(const struct ull__stay *stays, int stay_count, uint64_t alignment,
+                            uint64_t *offsets, uint64_t *height, struct ull_error *err);
 
 #endif

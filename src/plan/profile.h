@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ull__graph;
+#include "algorithms.h"
 
-/* A backend that says what a node takes, in the place of rules and rates. Then no node goes without its workspace. */
+/* A backend that says what a node takes, in the place of rules, tables and rates. */
 struct ull__meter {
     void *context;
     /* Bytes of workspace; below 0: it cannot run the node. */
@@ -35,7 +35,9 @@ struct ull__profile {
     double launch_seconds;         /* of one node */
     bool bf16, f16;                /* has matrix units for them */
 
-    /* Convolutions without a workspace take this much longer; 1: there is no other way. */
+    struct ull__algorithms algorithms; /* may be empty */
+    int64_t most_workspace; /* bytes of one operator, where it has an algorithm within it; 0: no bound */
+    /* Convolutions that no class of `algorithms` has, without a workspace, take this much longer; 1: there is no other way. */
     double lean_convolution;
 
     /* Beside the planned regions: the context, handles of libraries, captured graphs. */

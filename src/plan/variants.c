@@ -90,10 +90,11 @@ static void widen_workspaces(const struct ull__planner *planner, struct ull__pro
     int64_t values[ULL_SYMBOLS], unit = (int64_t)planner->profile.alignment;
     ull__graph_values(program->graph, rest, values);
     for (int i = 0; i < program->item_count; ++i) {
-        struct ull__program_item *item = &program->items[i];
-        int64_t workspace = meter->workspace(meter->context, program->graph, item->node, values);
+        struct ull__choice *choice = &program->choices[program->items[i].choices];
+        int64_t workspace =
+            meter->workspace(meter->context, program->graph, program->items[i].node, values);
         workspace = (workspace + unit - 1) / unit * unit;
-        item->workspace = workspace > item->workspace ? workspace : item->workspace;
+        choice->workspace = workspace > choice->workspace ? workspace : choice->workspace;
     }
 }
 

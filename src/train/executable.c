@@ -112,11 +112,12 @@ static ull_status compile(struct ull__executable *e, struct ull_error *err)
                                      r->backend->ranks);
             continue;
         }
+        int64_t workspace = ull__item_choice(r->program, i, r->decision->algorithm[i])->workspace;
         struct ull__selecting what = {.graph = r->program->graph,
                                       .node = item->node,
                                       .values = r->values,
                                       .layouts = e->layouts,
-                                      .most_workspace = r->decision->lean[i] ? 0 : item->workspace,
+                                      .most_workspace = workspace,
                                       .deterministic = true};
         struct ull__selection selection;
         status = r->backend->ops->select(r->backend, &what, &selection, err);

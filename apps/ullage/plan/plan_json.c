@@ -114,6 +114,26 @@ static void put_thumb(struct ull_json *json, const struct plan_result *result)
     ull__json_object_end(json);
 }
 
+/* Nodes that do not run with their fastest algorithm. */
+static void put_algorithms(struct ull_json *json, const struct ull__program *program,
+                           const struct ull__decision *decision)
+{
+    ull__json_key(json, "algorithms");
+    ull__json_array(json);
+    for (int i = 0; i < program->item_count; ++i) {
+        if (decision->algorithm[i] != 0) {
+            const struct ull__choice *choice = ull__item_choice(program, i, decision->algorithm[i]);
+            ull__json_object(json);
+            put_i64(json, "node", program->items[i].node);
+            ull__json_key(json, "algorithm");
+            ull__json_string(json, choice->name);
+            put_i64(json, "workspace_bytes", choice->workspace);
+            ull__json_object_end(json);
+        }
+    }
+    ull__json_array_end(json);
+}
+
 /* What was decided, by numbers of tensors of the forward pass; the rest is kept. */
 static void put_decision(struct ull_json *json, const struct plan_result *result)
 {
@@ -135,14 +155,7 @@ static void put_decision(struct ull_json *json, const struct plan_result *result
         }
         ull__json_array_end(json);
     }
-    ull__json_key(json, "lean");
-    ull__json_array(json);
-    for (int i = 0; i < program->item_count; ++i) {
-        if (plan->decision.lean[i]) {
-            ull__json_i64(json, program->items[i].node);
-        }
-    }
-    ull__json_array_end(json);
+    put_algorithms(json, program, &plan->decision);
     put_bool(json, "chunked_loss", plan->chunked_loss);
     put_bool(json, "offload_optimizer", plan->offload_optimizer);
     put_i64(json, "zero_stage", plan->zero_stage);

@@ -164,7 +164,7 @@ static void what_is_measured_is_not_the_plan(void **state)
     /* Sizes that are not those of the plan: more samples. */
     assert_int_equal(ull__planner_layout(session->planner, session->plan, &layout, NULL), ULL_OK);
     for (int i = 0; i < session->program->item_count; ++i) {
-        session->program->items[i].workspace +=
+        session->program->choices[session->program->items[i].choices].workspace +=
             65536; /* what is planned for a kernel is a bound for it */
     }
     executable = make_executable(session, &layout, &ground, 8);
