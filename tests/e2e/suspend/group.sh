@@ -26,7 +26,7 @@ ranks() {
     JOBS=()
     for ((rank = 0; rank < RANKS; rank++)); do
         spawn "$ULLAGE" run -q -m 1GiB --suspendable --name "rank$rank" "$@" -- "$WORKER" \
-            seed $((rank + 5)) init 0 alloc 1MiB 2 $WORD "$file" "$rank/$RANKS" "$many" "$ms" "$ahead" sum
+            seed $((rank + 5)) init 0 alloc 1MiB 2 "$WORD" "$file" "$rank/$RANKS" "$many" "$ms" "$ahead" sum
         JOBS+=("$PID")
     done
     wait_for 20 came_to "$file" 5
