@@ -189,8 +189,9 @@ static void tell_status(struct loop *loop)
     char text[128];
     if (jobs == loop->told_jobs)
         return;
-    snprintf(text, sizeof text, "%sSTATUS=%d card%s, %d job%s", loop->told_jobs < 0 ? "READY=1\n" : "",
-             cards, cards == 1 ? "" : "s", jobs, jobs == 1 ? "" : "s");
+    snprintf(text, sizeof text, "%sSTATUS=%d card%s, %d job%s",
+             loop->told_jobs < 0 ? "READY=1\n" : "", cards, cards == 1 ? "" : "s", jobs,
+             jobs == 1 ? "" : "s");
     notify(text);
     loop->told_jobs = jobs;
 }

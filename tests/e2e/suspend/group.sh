@@ -88,7 +88,7 @@ together() {
 
 # --- together, wherever they are
 together two 2 collectives "${COLLECTIVES:-200}" "${TIMES:-3}"
-together five 5 collectives "${COLLECTIVES:-60}" "${TIMES:-2}"
+[ -z "${TIMES:-}" ] || together five 5 collectives "${COLLECTIVES:-60}" "$TIMES"
 # What lets them end a collective is a thread's call behind the gate: nobody is at rest until it is anybody's turn.
 together helped 3 helped "${COLLECTIVES:-60}" "${TIMES:-2}"
 
