@@ -13,8 +13,8 @@
 #include "error.h"
 #include "plan_private.h"
 
-static bool put_plan(struct ull__planner *planner, const struct ull__plan *plan,
-                     const struct ull__decision *decision)
+bool ull__plan_put(struct ull__planner *planner, const struct ull__plan *plan,
+                   const struct ull__decision *decision)
 {
     const struct ull__program *program = planner->variants[plan->variant].program;
     if (planner->plan_count == planner->plan_room) {
@@ -98,7 +98,7 @@ static bool offer(struct ull__planner *planner, int variant, const struct ull__d
     for (int offload = 0; offload < (planner->request.plain ? 1 : 2); ++offload) {
         struct ull__plan plan = {.variant = variant, .cost = *cost, .offload_optimizer = offload != 0};
         ull__plan_account(planner, &plan);
-        if ((plan.host_bytes <= host) && !put_plan(planner, &plan, decision)) {
+        if ((plan.host_bytes <= host) && !ull__plan_put(planner, &plan, decision)) {
             return false;
         }
     }
@@ -330,7 +330,7 @@ void ull__planner_destroy(struct ull__planner *planner)
     if (planner == NULL) {
         return;
     }
-    for (int i = 0; i < planner->plan_count; ++i) {
+    for (int i = 0; i < planner->plan_count + planner->given; ++i) {
         ull__decision_finish(&planner->plans[i].decision);
     }
     for (int i = 0; i < planner->variant_count; ++i) {

@@ -35,6 +35,7 @@ struct ull__planner {
     int variant_count;
     struct ull__plan *plans;
     int plan_count, plan_room;
+    bool given; /* one more plan behind them, from elsewhere (given.h) */
 };
 
 /* One search, and what it found. */
@@ -59,6 +60,14 @@ ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__se
 
 /* Fills in graphs and variants. */
 ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err);
+/* A program for a micro-batch, unless there are too many: variant_count says. */
+ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
+                                 int64_t accumulation, struct ull_error *err);
+/* Whether the batch can be cut so: the statistics groups must stay whole. */
+bool ull__plan_can_cut(const struct ull__planner *planner, int64_t accumulation);
+/* Appends a plan, and a copy of the decision. False without memory. */
+bool ull__plan_put(struct ull__planner *planner, const struct ull__plan *plan,
+                   const struct ull__decision *decision);
 /* Room to bring the optimizer's state of two parameters in, one while the other is worked on: taken in turns. */
 void ull__plan_staging(const struct ull__program *program, int64_t slots[2]);
 /* Bytes and seconds of a plan whose variant, decision's cost and choices are set. */

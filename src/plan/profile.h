@@ -16,6 +16,11 @@ struct ull__meter {
     /* Bytes of workspace; below 0: it cannot run the node. */
     int64_t (*workspace)(void *context, const struct ull__graph *graph, int node,
                          const int64_t *values);
+    /* What it would run the node with, static text; NULL: not known. */
+    const char *(*algorithm)(void *context, const struct ull__graph *graph, int node,
+                             const int64_t *values);
+    /* By tensor: enum ull__tensor_layout; good until it is asked about other sizes. NULL without memory. */
+    const uint8_t *(*layouts)(void *context, const struct ull__graph *graph, const int64_t *values);
     /* Seconds; below 0: not known, the profile's rates count. */
     double (*seconds)(void *context, const struct ull__graph *graph, int node, const int64_t *values);
 };

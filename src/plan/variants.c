@@ -98,8 +98,8 @@ static void widen_workspaces(const struct ull__planner *planner, struct ull__pro
     }
 }
 
-static ull_status add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
-                              int64_t accumulation, struct ull_error *err)
+ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
+                                 int64_t accumulation, struct ull_error *err)
 {
     int64_t values[ULL_SYMBOLS];
     struct ull__plan_variant *variant = &planner->variants[planner->variant_count];
@@ -118,8 +118,7 @@ static ull_status add_variant(struct ull__planner *planner, int graph, int64_t m
     return status;
 }
 
-/* Whether the batch can be cut so: the statistics groups must stay whole. */
-static bool can_cut(const struct ull__planner *planner, int64_t accumulation)
+bool ull__plan_can_cut(const struct ull__planner *planner, int64_t accumulation)
 {
     int64_t batch = planner->request.batch, micro = (batch + accumulation - 1) / accumulation;
     int64_t most = planner->request.max_accumulation;
@@ -154,14 +153,14 @@ ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *er
             int graph = planner->graph_count;
             ull_status status = add_graph(planner, p, chunked, accumulates, stage, err);
             if (status == ULL_OK && planner->graph_count > graph && !accumulates) {
-                status = add_variant(planner, graph, planner->request.batch, 1, err);
+                status = ull__plan_add_variant(planner, graph, planner->request.batch, 1, err);
             }
             for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && status == ULL_OK &&
                                accumulates && planner->graph_count > graph;
                  ++i) {
-                if (can_cut(planner, cuts[i])) {
+                if (ull__plan_can_cut(planner, cuts[i])) {
                     int64_t micro = (planner->request.batch + cuts[i] - 1) / cuts[i];
-                    status = add_variant(planner, graph, micro, cuts[i], err);
+                    status = ull__plan_add_variant(planner, graph, micro, cuts[i], err);
                 }
             }
             if (status != ULL_OK) {

@@ -280,6 +280,10 @@ static int choose(struct ull__session *session, uint64_t budget, bool same, int6
     const struct ull__plan *plans = ull__planner_plans(session->planner, &count);
     const struct ull__plan *now = &plans[session->plan];
     int64_t room = (int64_t)budget - (int64_t)ull__planner_profile(session->planner)->outside_bytes;
+    if (!same && session->given != ULL_NONE && plans[session->given].peak_bytes <= room &&
+        plans[session->given].host_bytes <= session->options.plan.host_bytes) {
+        return session->given;
+    }
     for (int i = 0; i < count; ++i) {
         const struct ull__plan *plan = &plans[i];
         bool fine = (least == 0 || plan->micro_batch >= least) &&
@@ -309,6 +313,7 @@ ull_status ull__session_create(const struct ull__session_options *options,
     made->options = *options;
     made->backend = options->backend;
     made->budget = options->budget_bytes;
+    made->given = ULL_NONE;
     made->loss_scale = options->initial_loss_scale > 0 ? options->initial_loss_scale : 65536;
     uint64_t room =
         options->budget_bytes / 2 < MOST_MEASURING ? options->budget_bytes / 2 : MOST_MEASURING;
@@ -316,6 +321,13 @@ ull_status ull__session_create(const struct ull__session_options *options,
         made->backend, options->rates || made->backend->rank > 0 ? 0 : room, &made->meter, err);
     if (status == ULL_OK) {
         status = make_planner(made, err);
+    }
+    if (status == ULL_OK && options->given != NULL) {
+        /* Its copies are placed by the times that it was planned with; what it takes is told by those of here. */
+        status = ull__planner_give(made->planner, options->given, &made->given, err);
+        if (status == ULL_OK && !ull__planner_reprice(made->planner)) {
+            status = ull__fail(err, ULL_E_NO_MEMORY, "no memory for plans");
+        }
     }
     if (status == ULL_OK) {
         ull__meter_rest(made->meter);
@@ -392,6 +404,7 @@ void ull__session_info(struct ull__session *session, struct ull__session_info *i
         .planner = session->planner,
         .plan = session->plan,
         .chosen = &plans[session->plan],
+        .given = session->plan == session->given,
         .predicted_peak_bytes = session->layout.persistent_bytes + session->layout.step_bytes +
                                 session->layout.passing_bytes,
         .measured_peak_bytes = session->reached_persistent + session->reached_step,

@@ -14,6 +14,7 @@
 #define ULLAGE_TRAIN_SESSION_H
 
 #include "backend.h"
+#include "given.h"
 #include "plan.h"
 #include "world.h"
 
@@ -34,6 +35,8 @@ struct ull__session_options {
     uint64_t budget_bytes;          /* of the device, with what is outside */
     uint64_t seed;
     double initial_loss_scale; /* f16; 0: 65,536 */
+    /* A plan that is taken before all others, if it fits; NULL: none. Must outlive the call only. */
+    const struct ull__given *given;
     /* Which plans may be taken; NULL: all. */
     bool (*accepts)(void *context, const struct ull__plan *plan);
     void *context;
@@ -49,7 +52,7 @@ struct ull__session;
  * ULL_E_SYSTEM.
  *
  * ULL_E_NO_MEMORY: nothing fits the budget (the message has the smallest that does), or the machine has less. ULL_E_INVALID: a model
- * without a loss or with inputs that data cannot fill. ULL_E_NOT_FOUND: an operator that the backend does not have.
+ * without a loss or with inputs that data cannot fill, or a given plan that cannot be one of it. ULL_E_NOT_FOUND: an operator that the backend does not have.
  */
 ull_status ull__session_create(const struct ull__session_options *options,
                                struct ull__session **session, struct ull_error *err);
@@ -97,6 +100,7 @@ struct ull__session_info {
     const struct ull__planner *planner;
     int plan; /* its number there */
     const struct ull__plan *chosen;
+    bool given;                    /* it is that of the options */
     uint64_t predicted_peak_bytes; /* of the regions of the device */
     uint64_t measured_peak_bytes; /* highest ends of what kernels were handed, since the plan was taken */
     uint64_t host_bytes;          /* of the second region */

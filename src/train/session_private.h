@@ -28,7 +28,7 @@ struct ull__session {
     struct ull__backend *backend;
     struct ull__meter_of *meter;
     struct ull__planner *planner;
-    int plan;
+    int plan, given; /* numbers of the planner; given ULL_NONE: none */
     uint64_t budget;
 
     ull_device *device, *host_device;

@@ -16,7 +16,8 @@ enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT };
 struct train_options {
     const char *model, *data;
     enum train_output output;
-    const char *html, *save, *plan, *trace; /* paths; NULL: none */
+    const char *html, *save, *plan, *save_plan, *trace; /* paths; NULL: none */
+    struct train_plan *file;                            /* that of `plan`; train_plan.h */
     bool resume, ablation, augment;
     int64_t memory; /* bytes; 0: half of the machine's */
     bool automatic; /* --memory auto: follows what the machine has free */
@@ -31,7 +32,7 @@ struct train_options {
     int64_t min_batch, max_batch; /* micro-batches; 0: any */
     int threads;
     uint64_t seed;
-    bool optimizer_given, decay_given, clip_given;
+    bool optimizer_given, decay_given, clip_given, memory_given, host_given;
     struct ull__plan_request request;
     struct ull__profile profile;
     double loss_scale;        /* 0: the default */
@@ -39,6 +40,7 @@ struct train_options {
 };
 
 struct train_job;
+struct train_plan;
 
 /* Which plans may be taken. */
 struct train_wanted {
@@ -73,10 +75,11 @@ struct training {
     struct ull__saved saved; /* what is gone on from */
     bool resumes;
     struct train_wanted wanted;
-    uint64_t total_steps, samples; /* of the run, of an epoch */
-    uint64_t batch;                /* samples of a step */
-    double learning_rate;          /* the highest */
-    uint64_t seen;                 /* steps tried, skipped ones too */
+    struct ull__plan_request request; /* what was planned for */
+    uint64_t total_steps, samples;    /* of the run, of an epoch */
+    uint64_t batch;                   /* samples of a step */
+    double learning_rate;             /* the highest */
+    uint64_t seen;                    /* steps tried, skipped ones too */
     uint64_t skipped, low_steps;
     double seconds;             /* of training, earlier runs too */
     double accuracy, eval_loss; /* the last ones; NaN: none yet */
@@ -130,9 +133,7 @@ ull_status train_ranks_agree(struct training *training, uint64_t *budget, struct
 
 /* train_plan.c */
 bool train_plan_accepts(void *context, const struct ull__plan *plan);
-/* ULL_E_FORMAT: no plan. ULL_E_INVALID: for another model or batch. */
-ull_status train_plan_file(const struct train_options *options, struct train_wanted *wanted,
-                           struct ull_error *err);
+/* What a save says of its plan. ULL_E_FORMAT: nothing. */
 ull_status train_plan_text(const char *text, const char *from, struct train_wanted *wanted,
                            struct ull_error *err);
 

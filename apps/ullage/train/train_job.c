@@ -14,7 +14,7 @@
 #include "member.h"
 #include "self.h"
 #include "size.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 
 /* Between two looks at the machine's memory, seconds. */
 #define LOOK_EVERY 0.5
@@ -193,6 +193,9 @@ static void replan(struct training *training, uint64_t budget, int64_t least, in
         training->job->changed_at = now();
         train_job_charge(training);
         note_switch(training, why);
+        if (train_plan_write(training, &err) != ULL_OK) {
+            train_print_note(training, err.message);
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 #include "../plan/model.h"
 #include "error.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 #include "zoo.h"
 
 /* --- A model whose sizes are those of the data --- */
@@ -258,20 +258,28 @@ static ull_status open_session(struct training *training, struct ull_error *err)
                                            .world = options->world};
     fill_defaults(options, ull__data_info(training->data), &session.plan);
     session.plan.profile = &options->profile;
+    /* Ranks of a shared batch have a plan of their own share. */
+    session.given = options->file != NULL && !training->resumes && options->request.devices <= 1
+                        ? &options->file->given
+                        : NULL;
     session.plan.batch = training->wanted.batch > 0 ? training->wanted.batch : session.plan.batch;
     session.plan.precision = training->wanted.precision != ULL_PRECISION_AUTO
                                  ? training->wanted.precision
                                  : session.plan.precision;
     session.accepts = wants ? train_plan_accepts : NULL;
     session.context = &training->wanted;
+    training->request = session.plan;
     ull_status status = ull__session_create(&session, &training->session, err);
     if (status == ULL_E_NO_MEMORY && wants) {
         session.accepts = NULL;
+        session.given = NULL;
         status = ull__session_create(&session, &training->session, err);
         if (status == ULL_OK) {
             train_print_note(training,
                              "the plan that was asked for does not fit: another one is taken");
         }
+    } else if (status == ULL_OK && session.given != NULL) {
+        train_plan_compare(training);
     }
     return status == ULL_OK ? fits(training, err) : status;
 }
@@ -309,15 +317,14 @@ ull_status train_open(const struct train_options *options, struct training *trai
         status = train_find_save(training, err);
     }
     if (status == ULL_OK && options->plan != NULL && !training->resumes) {
-        status = train_plan_file(options, &training->wanted, err);
+        training->wanted = options->file->wanted;
+        status = train_plan_fits(training, err);
     }
     if (status == ULL_OK) {
         status = open_session(training, err);
     }
     if (status == ULL_OK) {
-        struct ull__plan_request request = options->request;
-        fill_defaults(options, ull__data_info(training->data), &request);
-        request.batch = training->wanted.batch > 0 ? training->wanted.batch : request.batch;
+        const struct ull__plan_request request = training->request;
         training->samples = ull__data_info(training->data)->samples[ULL_DATA_TRAIN];
         training->batch = (uint64_t)request.batch;
         training->learning_rate = options->learning_rate >= 0 ? options->learning_rate

@@ -9,7 +9,7 @@
 #include "../plan/profiles.h"
 #include "error.h"
 #include "size.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 
 static void print_help(void)
 {
@@ -47,7 +47,8 @@ static void print_help(void)
         "  --host-memory SIZE     second region for what is sent there (default 0: none)\n"
         "  --devices N            over N processes on this machine, each with --memory and its\n"
         "                         share of the batch; --parallel data (default) is how\n"
-        "  --plan FILE            run this plan, a file of `ullage plan -o json`\n"
+        "  --plan FILE            run this plan, a file of `ullage plan -o json` or --save-plan\n"
+        "  --save-plan FILE       write the plan that is run\n"
         "  --save DIR             save there each epoch, and at the end\n"
         "  --save-every N         each N steps\n"
         "  --resume               go on from the newest save in DIR, if there is one\n"
@@ -85,6 +86,7 @@ enum {
     OPTION_HOST,
     OPTION_RECOMPUTE_MIN,
     OPTION_PLAN,
+    OPTION_SAVE_PLAN,
     OPTION_SAVE,
     OPTION_SAVE_EVERY,
     OPTION_RESUME,
@@ -122,6 +124,7 @@ static const struct option long_options[] = {
     {"host-memory", required_argument, NULL, OPTION_HOST},
     {"recompute-min", required_argument, NULL, OPTION_RECOMPUTE_MIN},
     {"plan", required_argument, NULL, OPTION_PLAN},
+    {"save-plan", required_argument, NULL, OPTION_SAVE_PLAN},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"save-every", required_argument, NULL, OPTION_SAVE_EVERY},
     {"resume", no_argument, NULL, OPTION_RESUME},
@@ -308,10 +311,12 @@ static int take_other(int option, const char *text, struct train_options *option
     char *end;
     switch (option) {
     case 'm':
+        options->memory_given = true;
         options->automatic = strcmp(text, "auto") == 0;
         options->memory = options->automatic ? (int64_t)(0.8 * (double)train_machine_free()) : 0;
         return options->automatic ? -1 : take_size("memory", text, &options->memory);
     case OPTION_HOST:
+        options->host_given = true;
         return take_size("host-memory", text, &options->request.host_bytes);
     case OPTION_RECOMPUTE_MIN:
         return take_size("recompute-min", text, &options->request.recompute_min);
@@ -320,6 +325,9 @@ static int take_other(int option, const char *text, struct train_options *option
         return -1;
     case OPTION_PLAN:
         options->plan = text;
+        return -1;
+    case OPTION_SAVE_PLAN:
+        options->save_plan = text;
         return -1;
     case OPTION_SAVE:
         options->save = text;
@@ -391,6 +399,10 @@ static int check(struct train_options *options)
     }
     struct ull_error err;
     if (plan_profile_find("cpu", &options->profile, &err) != ULL_OK) {
+        cli_say("%s", err.message);
+        return EXIT_FAILED;
+    }
+    if (options->plan != NULL && train_plan_open(options, &err) != ULL_OK) {
         cli_say("%s", err.message);
         return EXIT_FAILED;
     }
