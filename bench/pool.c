@@ -52,8 +52,9 @@ struct event {
 
 enum { AHEAD_EVENTS = 64, AHEAD_SLOTS = 8 };
 
+/* Apart from each other, since each counts in its own at every operation; processors fetch lines in pairs. */
 struct player {
-    struct ull_pool *pool; /* NULL: calls that do nothing instead */
+    _Alignas(128) struct ull_pool *pool; /* NULL: calls that do nothing instead */
     const struct trace *trace;
     struct event *events; /* of the trace; then AHEAD_EVENTS more that are not played */
     void **slots;

@@ -163,27 +163,28 @@ _ullage() {
     plan:-m | plan:--memory) words='4GiB 8GiB 16GiB 50%' ;;
     plan:*)
         words='-m --memory -b --batch --mode --weights --context --requests --optimizer --precision --device --bn-group --max-accumulation
-            --recompute-min --max-workspace --host-memory --clip --devices --parallel --ladder --fit --html --like --calibrate --models
+            --recompute-min --max-workspace --host-memory --threads --clip --devices --parallel --ladder --fit --html --like --calibrate --models
             --list-devices --offsets --capacity --nodes -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 unet bert-base gpt2-124m
                 gpt2-355m gpt2-774m gpt2-1558m gpt-char llama'
         fi
         ;;
-    train:--data | eval:--data | train:--plan | train:--html | train:--trace | train:--save)
+    train:--data | eval:--data | train:--plan | train:--save-plan | train:--html | train:--trace | train:--save)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
     train:--optimizer) words='sgd adam adamw' ;;
     train:--schedule) words='cosine linear constant' ;;
+    train:--parallel) words='data' ;;
     train:--precision) words='auto fp32 bf16 fp16' ;;
     train:-m | train:--memory) words='128MiB 512MiB 2GiB auto' ;;
     train:-o) words='text json ndjson' ;;
     train:*)
         words='-m --memory --data -b --batch -e --epochs --max-steps --lr --schedule --warmup --optimizer --momentum
             --weight-decay --clip --precision --loss-scale --bn-group --min-batch --max-batch --max-accumulation
-            --buckets --host-memory --recompute-min --plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
-            --threads --seed --html --trace -o -h --help'
+            --buckets --host-memory --recompute-min --plan --save-plan --save --save-every --resume --eval-every --eval-samples --ablation --no-augment
+            --threads --seed --html --trace --devices --parallel -o -h --help'
         if [[ $word != -* ]]; then
             words='mlp lenet resnet20 resnet18 resnet34 resnet50 vit-b16 bert-base gpt2-124m gpt-char llama'
         fi

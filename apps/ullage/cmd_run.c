@@ -262,7 +262,7 @@ static void add_other_job(struct ull__ledger *ledger, void *data)
     if (strcmp(ull__ledger_path(ledger), ull__ledger_path(others->run->ledger)) == 0)
         return;
     sweep(others->run, ledger);
-    if (ull__ledger_remove_if_dead(ledger))
+    if (job_is_over(ledger))
         return;
     ull__ledger_job(ledger, &view);
     /* A job inside another one is already counted there. */

@@ -48,8 +48,7 @@ void job_remove_if_over(struct ull__ledger *ledger)
     close(fd);
 }
 
-/* Everybody has left it, and nobody can come any more: then the ledger is gone. */
-static bool is_over(struct ull__ledger *ledger)
+bool job_is_over(struct ull__ledger *ledger)
 {
     struct ull__job_view view;
     ull__ledger_job(ledger, &view);
@@ -202,7 +201,7 @@ bool jobs_open(struct job_list *list, struct ull__nvml *nvml)
     for (int i = 0; i < refreshing.new.count; i++) {
         struct ull__ledger *ledger = list->jobs[i].report.ledger;
         ull__ledger_sweep(ledger, nvml ? ull__nvml_listed : NULL, nvml);
-        if (is_over(ledger))
+        if (job_is_over(ledger))
             ull__ledger_close(ledger);
         else
             list->jobs[list->count++] = list->jobs[i];

@@ -22,6 +22,8 @@ struct job_list {
  * started into it is left which could still join.
  */
 void job_remove_if_over(struct ull__ledger *ledger);
+/* Has everybody left it, and can nobody come any more? Then its ledger is removed as well. */
+bool job_is_over(struct ull__ledger *ledger);
 /*
  * Until its command is executed, the process that will do that cannot be seen to belong to the job. As long as it has
  * this descriptor, which closes by itself when it does, the ledger stays. -1: none could be had.

@@ -39,6 +39,15 @@ struct job *book_find(struct daemon *d, const char *id)
     return NULL;
 }
 
+uint64_t book_group(const struct job *job)
+{
+    uint64_t hash = 0xcbf29ce484222325ull ^ job->uid;
+    const char *group = ull__ledger_spec(job->ledger)->group;
+    for (const char *c = group; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
+    return group[0] ? hash | 1 : 0;
+}
+
 struct job *book_of_number(struct daemon *d, uint64_t number)
 {
     for (int j = 0; j < d->job_count; j++)
@@ -395,7 +404,7 @@ void book_look(struct daemon *d)
         if (!job->joined)
             continue;
         if (job->comes_back)
-            shell_resume(d, job, (struct wish){0}, NULL);
+            wish_resume(d, job, (struct wish){0}, NULL);
         job->comes_back = false;
         ull__ledger_serve(job->ledger, (uint32_t)getpid());
         tell_budget(d, job);

@@ -138,7 +138,7 @@ void clients_accept(struct daemon *d, int listener)
 static void drop(struct daemon *d, int at)
 {
     struct client *client = all.client[at];
-    shell_forget_client(d, client);
+    wishes_forget(d, client);
     close(client->fd);
     free(client);
     all.client[at] = all.client[--all.count];
@@ -280,8 +280,8 @@ static ull_status handle(struct daemon *d, struct client *client,
     if (other->client)
         return ull__fail(err, ULL_E_INVALID, "the job is being %s already",
                          message->kind == ULL_IPC_SUSPEND ? "suspended" : "resumed");
-    return message->kind == ULL_IPC_SUSPEND ? shell_suspend(d, job, wish, err)
-                                            : shell_resume(d, job, wish, err);
+    return message->kind == ULL_IPC_SUSPEND ? wish_suspend(d, job, wish, err)
+                                            : wish_resume(d, job, wish, err);
 }
 
 static void read_messages(struct daemon *d, struct client *client)

@@ -7,6 +7,8 @@
  *   cards.c     the cards, and what others use of them
  *   book.c      the jobs, as their ledgers show them
  *   shell.c     the arbiter's events and actions
+ *   moves.c     what it wants moved, and what became of it
+ *   wishes.c    what people want
  *   worker.c    processes that move memory
  *   clients.c   who is connected
  *   others.c    other daemons
@@ -94,6 +96,8 @@ void book_look_again(struct daemon *d);
 bool book_read(struct daemon *d, struct job *job);
 struct job *book_find(struct daemon *d, const char *id);
 struct job *book_of_number(struct daemon *d, uint64_t number);
+/* The same for jobs that go together (`run --group`); 0: it is in none. */
+uint64_t book_group(const struct job *job);
 /* All that is open goes; the jobs go on. */
 void book_close(struct daemon *d);
 
@@ -107,15 +111,23 @@ void shell_join(struct daemon *d, struct job *job);
 void shell_leave(struct daemon *d, struct job *job);
 /* Tells what became of trims, once all processes that were asked have answered. */
 void shell_trimmed(struct daemon *d, struct job *job);
-/* A worker of the job's said something, or ended. */
-void shell_worker(struct daemon *d, struct job *job);
 /* What stands in a job's way: who holds what, in words. */
 void shell_explain(struct daemon *d, const struct job *job, char *text, size_t size);
+
+/* --- moves.c ------------------------------------------------------------------------------------------- */
+
+/* The arbiter wants it out, or back; what becomes of that is told the arbiter, and who asked. */
+void moves_begin(struct daemon *d, struct job *job, bool out);
+/* A worker of the job's said something, or ended. */
+void moves_worker(struct daemon *d, struct job *job);
+
+/* --- wishes.c ------------------------------------------------------------------------------------------ */
+
 /* A person's wish; its answer comes later, unless there is an error. */
-ull_status shell_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err);
-ull_status shell_resume(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err);
+ull_status wish_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err);
+ull_status wish_resume(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err);
 /* The client is gone: what it waited for and may be taken back is. */
-void shell_forget_client(struct daemon *d, const struct client *client);
+void wishes_forget(struct daemon *d, const struct client *client);
 
 /* --- clients.c ----------------------------------------------------------------------------------------- */
 

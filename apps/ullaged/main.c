@@ -31,6 +31,7 @@ struct loop {
     int listener, signals, wishes; /* wishes: from the page */
     bool activated;                /* systemd listens for us, and keeps the socket */
     bool stop;
+    int told_jobs; /* of how many systemd knows; -1: of none yet */
     uint64_t next_look_ns, watchdog_ns, next_watchdog_ns;
     int argc;
     char **argv;
@@ -176,9 +177,23 @@ static void serve(struct loop *loop, const struct epoll_event *event)
     else if (fd == loop->wishes)
         web_serve(&loop->d);
     else if ((job = of_worker(&loop->d, fd)))
-        shell_worker(&loop->d, job);
+        moves_worker(&loop->d, job);
     else
         clients_ready(&loop->d, fd, event->events);
+}
+
+/* For `systemctl status`; the first time that it is ready, too. */
+static void tell_status(struct loop *loop)
+{
+    int cards = loop->d.cards.count, jobs = loop->d.job_count;
+    char text[128];
+    if (jobs == loop->told_jobs)
+        return;
+    snprintf(text, sizeof text, "%sSTATUS=%d card%s, %d job%s",
+             loop->told_jobs < 0 ? "READY=1\n" : "", cards, cards == 1 ? "" : "s", jobs,
+             jobs == 1 ? "" : "s");
+    notify(text);
+    loop->told_jobs = jobs;
 }
 
 static void look(struct loop *loop, uint64_t now)
@@ -190,6 +205,7 @@ static void look(struct loop *loop, uint64_t now)
     clients_tick(d);
     web_show(d);
     others_look(now);
+    tell_status(loop);
     loop->next_look_ns = now_ns() + TICK_MS * MS;
     if (loop->watchdog_ns > 0 && now >= loop->next_watchdog_ns) {
         notify("WATCHDOG=1"); /* after a whole round: one that hangs in it is not alive */
@@ -241,11 +257,8 @@ int main(int argc, char **argv)
     loop.watchdog_ns = watchdog_ns();
     if (!prepare(&loop))
         return 1;
+    loop.told_jobs = -1;
     look(&loop, now_ns());
-    char text[256];
-    snprintf(text, sizeof text, "READY=1\nSTATUS=%d cards, %d jobs", loop.d.cards.count,
-             loop.d.job_count);
-    notify(text);
     say(LOG_TELL, "serves %d cards at %s", loop.d.cards.count, loop.d.settings.socket);
     run(&loop);
     finish(&loop);

@@ -2,14 +2,12 @@
  * shell.c: the arbiter's events and actions.
  *
  * Before any event but USE it is told what jobs hold by now, if that changed. What an action leads to at once is
- * told after the event that led to it. Budgets are in shared memory and hold at once; moves are left to workers. While a
- * job is being moved, what it holds is what it held before: room counts only once all of it is there.
+ * told after the event that led to it. Budgets are in shared memory and hold at once; moves are left to workers
+ * (moves.c).
  */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "daemon.h"
@@ -19,7 +17,6 @@
 
 enum { QUEUE = 4 * JOBS };
 #define SECOND 1000000000ull
-#define LONGEST_BACKOFF_NS (600 * SECOND)
 
 static struct {
     struct ull__arbiter_event events[QUEUE];
@@ -106,15 +103,6 @@ ull_status shell_tell(struct daemon *d, const struct ull__arbiter_event *event, 
 
 /* --- joining ---------------------------------------------------------------------------------------------- */
 
-static uint64_t group_number(const struct job *job)
-{
-    uint64_t hash = 0xcbf29ce484222325ull ^ job->uid;
-    const char *group = ull__ledger_spec(job->ledger)->group;
-    for (const char *c = group; *c; c++)
-        hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
-    return group[0] ? hash | 1 : 0;
-}
-
 static void describe(struct daemon *d, struct job *job, struct ull__arbiter_spec *to)
 {
     const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
@@ -122,7 +110,7 @@ static void describe(struct daemon *d, struct job *job, struct ull__arbiter_spec
     bool waits = job->view.state == ULL_JOB_WAITING, integrated = false;
     *to =
         (struct ull__arbiter_spec){.priority = job->view.priority < most ? job->view.priority : most,
-                                   .group = group_number(job),
+                                   .group = book_group(job),
                                    .spill_bytes = spec->spill_bytes,
                                    .started = !waits,
                                    .may_queue = spec->may_queue,
@@ -211,144 +199,55 @@ void shell_leave(struct daemon *d, struct job *job)
         shell_tell(d, &event, NULL);
 }
 
-/* --- moving ----------------------------------------------------------------------------------------------- */
+/* --- what stands in the way ------------------------------------------------------------------------------------------ */
 
-static void start_worker(struct daemon *d, struct job *job)
+static size_t list_holders(struct daemon *d, int card, const struct job *but, char *text, size_t size)
 {
-    struct ull_error err = {""};
-    if (d->workers >= WORKERS || job->moving) { /* a sweep may be at it still */
-        job->wants_worker = true;
-        return;
+    size_t used = 0;
+    int count = 0;
+    for (int j = 0; j < d->job_count && used + 120 < size; j++) {
+        const struct job *job = d->jobs[j];
+        const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+        char held[ULL_SIZE_TEXT], request[ULL_SIZE_TEXT];
+        uint64_t promised = 0;
+        for (int i = 0; i < spec->device_count; i++)
+            promised += job->card_of[i] == card ? spec->devices[i].request_bytes : 0;
+        if (job == but || !job->joined || (job->held[card] == 0 && promised == 0))
+            continue;
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%.40s (%s) holds %s", count++ ? ", " : "",
+                             spec->name, job->view.id, ull__size_text(job->held[card], held));
+        if (promised && used < size)
+            used += (size_t)snprintf(text + used, size - used, " of %s promised",
+                                     ull__size_text(promised, request));
     }
-    job->wants_worker = false;
-    uint64_t slice_ns = d->settings.arbiter.slice_ns ? d->settings.arbiter.slice_ns : 30 * SECOND;
-    /* What the arbiter moves out it brings back after a slice, if it can. */
-    unsigned int expected_s =
-        job->view.flags & ULL_FLAG_BY_USER ? job->away_s : (unsigned int)(slice_ns / SECOND);
-    if (worker_start(job->task, job->path, expected_s, &job->worker, &job->from, &err) != ULL_OK) {
-        say(LOG_ERROR, "job %s cannot be moved: %s", job->view.id, err.message);
-        shell_tell(d,
-                   &(struct ull__arbiter_event){
-                       .kind = ULL_ARB_FAILED, .job = job->number, .amount = SECOND},
-                   NULL);
-        return;
+    return used;
+}
+
+void shell_explain(struct daemon *d, const struct job *job, char *text, size_t size)
+{
+    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < spec->device_count && used + 300 < size; i++) {
+        const struct ull__device_spec *device = &spec->devices[i];
+        int c = job->card_of[i];
+        uint64_t need =
+            device->room_bytes > device->request_bytes ? device->room_bytes : device->request_bytes;
+        char asked[ULL_SIZE_TEXT], all[ULL_SIZE_TEXT], left[ULL_SIZE_TEXT];
+        if (c < 0 || need == 0)
+            continue;
+        uint64_t capacity = d->cards.card[c].capacity, taken = ull__arbiter_occupied(d->arbiter, c);
+        used += (size_t)snprintf(text + used, size - used,
+                                 "%sdevice %d has %s of %s left, %s are asked for; ",
+                                 used ? ". " : "", device->logical,
+                                 ull__size_text(taken < capacity ? capacity - taken : 0, left),
+                                 ull__size_text(capacity, all), ull__size_text(need, asked));
+        size_t names = list_holders(d, c, job, text + used, size - used - 1);
+        if (names == 0)
+            names = (size_t)snprintf(text + used, size - used, "no job holds any");
+        used += names;
     }
-    job->moving = true;
-    job->report = (struct worker_report){0};
-    d->workers++;
-    struct epoll_event watch = {.events = EPOLLIN, .data.fd = job->from};
-    epoll_ctl(d->epoll, EPOLL_CTL_ADD, job->from, &watch);
-}
-
-/* Said of a move that is over; also where there was nothing to move. */
-static void tell_moved(struct daemon *d, struct job *job, bool out, const struct worker_report *report)
-{
-    struct ull__arbiter_event event = {.job = job->number,
-                                       .kind = out ? ULL_ARB_SUSPENDED : ULL_ARB_RESUMED,
-                                       .amount = report->nanoseconds};
-    struct ull__ipc_message answer = {.kind = ULL_IPC_DONE,
-                                      .moved_bytes = report->moved_bytes,
-                                      .nanoseconds = report->nanoseconds};
-    memcpy(event.bytes, job->evicted, sizeof event.bytes);
-    memcpy(event.stays, job->held, sizeof event.stays);
-    job->changed = !out;
-    job->failures = 0;
-    d->swap_bytes[!out] += report->moved_bytes;
-    d->swap_ns[!out] += report->nanoseconds;
-    shell_tell(d, &event, NULL);
-    client_answer(d, out ? &job->suspend : &job->resume, &answer, true);
-}
-
-static void move(struct daemon *d, struct job *job, bool out)
-{
-    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
-    book_read(d, job);
-    if (there && job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING)) {
-        tell_moved(d, job, out, &(struct worker_report){0});
-        return;
-    }
-    job->task = out ? WORKER_OUT : WORKER_BACK;
-    start_worker(d, job);
-}
-
-static void move_failed(struct daemon *d, struct job *job, bool out,
-                        const struct worker_report *report)
-{
-    struct ull__arbiter_event event = {.kind = ULL_ARB_FAILED, .job = job->number};
-    uint64_t backoff = SECOND << (job->failures < 10 ? job->failures : 10);
-    event.amount = backoff < LONGEST_BACKOFF_NS ? backoff : LONGEST_BACKOFF_NS;
-    job->failures++;
-    job->changed = true;
-    say(LOG_WARN, "job %s (%s) could not be %s: %.300s", job->view.id,
-        ull__ledger_spec(job->ledger)->name, out ? "suspended" : "resumed", report->text);
-    if (out)
-        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
-    shell_tell(d, &event, NULL);
-    client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
-}
-
-/*
- * Who moved it died half-way. Nobody may be left there, so it is as for a daemon that starts and finds it: a worker
- * brings it back, or out, before it joins again (book.c).
- */
-static void left_half_way(struct daemon *d, struct job *job, bool out,
-                          const struct worker_report *report)
-{
-    say(LOG_WARN, "job %s (%s) was left half-way: %.300s", job->view.id,
-        ull__ledger_spec(job->ledger)->name, report->text);
-    if (out)
-        ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
-    client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
-    job->joined = false;
-    job->retry_ns = 0;
-    shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_LEAVE, .job = job->number}, NULL);
-}
-
-/* By its own word, or without one. */
-static void worker_ended(struct daemon *d, struct job *job, const struct worker_report *report)
-{
-    enum worker_task task = job->task;
-    epoll_ctl(d->epoll, EPOLL_CTL_DEL, job->from, NULL);
-    close(job->from);
-    job->from = -1;
-    job->moving = false;
-    d->workers--;
-    book_read(d, job);
-    bool out = task == WORKER_OUT;
-    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
-    if (task == WORKER_SWEEP || task == WORKER_SETTLE || !job->joined)
-        job->retry_ns = task == WORKER_SETTLE ? 0 : job->retry_ns;
-    else if (report->status == ULL_OK || there)
-        tell_moved(d, job, out, report);
-    else if (job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING)
-        left_half_way(d, job, out, report);
-    else
-        move_failed(d, job, out, report);
-    for (int j = 0; j < d->job_count && d->workers < WORKERS; j++)
-        if (d->jobs[j]->wants_worker && !d->jobs[j]->moving)
-            start_worker(d, d->jobs[j]);
-}
-
-void shell_worker(struct daemon *d, struct job *job)
-{
-    struct worker_report report;
-    ssize_t got = read(job->from, &report, sizeof report);
-    struct wish *wish = job->task == WORKER_OUT ? &job->suspend : &job->resume;
-    if (got != (ssize_t)sizeof report) {
-        report = (struct worker_report){.status = ULL_E_SYSTEM, .last = 1};
-        snprintf(report.text, sizeof report.text, "the process that did it ended early");
-    }
-    report.text[sizeof report.text - 1] = 0;
-    job->report = report;
-    if (report.last) {
-        worker_ended(d, job, &report);
-        return;
-    }
-    client_answer(d, wish,
-                  &(struct ull__ipc_message){.kind = ULL_IPC_PROGRESS,
-                                             .moved_bytes = report.moved_bytes,
-                                             .to_move_bytes = report.to_move_bytes},
-                  false);
 }
 
 /* --- actions ---------------------------------------------------------------------------------------------- */
@@ -463,173 +362,14 @@ static void obey(struct daemon *d, const struct ull__arbiter_action *action)
         ull__ledger_set_flag(job->ledger, ULL_FLAG_SPILL, action->bytes != 0);
         break;
     case ULL_DO_SUSPEND:
-        move(d, job, true);
+        moves_begin(d, job, true);
         break;
     case ULL_DO_RESUME:
-        move(d, job, false);
+        moves_begin(d, job, false);
         break;
     case ULL_DO_GRANT:
     case ULL_DO_DENY:
         answer_wants(job, action->kind == ULL_DO_GRANT);
         break;
-    }
-}
-
-/* --- people ----------------------------------------------------------------------------------------------- */
-
-static size_t list_holders(struct daemon *d, int card, const struct job *but, char *text, size_t size)
-{
-    size_t used = 0;
-    int count = 0;
-    for (int j = 0; j < d->job_count && used + 120 < size; j++) {
-        const struct job *job = d->jobs[j];
-        const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
-        char held[ULL_SIZE_TEXT], request[ULL_SIZE_TEXT];
-        uint64_t promised = 0;
-        for (int i = 0; i < spec->device_count; i++)
-            promised += job->card_of[i] == card ? spec->devices[i].request_bytes : 0;
-        if (job == but || !job->joined || (job->held[card] == 0 && promised == 0))
-            continue;
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%.40s (%s) holds %s", count++ ? ", " : "",
-                             spec->name, job->view.id, ull__size_text(job->held[card], held));
-        if (promised && used < size)
-            used += (size_t)snprintf(text + used, size - used, " of %s promised",
-                                     ull__size_text(promised, request));
-    }
-    return used;
-}
-
-void shell_explain(struct daemon *d, const struct job *job, char *text, size_t size)
-{
-    const struct ull__job_spec *spec = ull__ledger_spec(job->ledger);
-    size_t used = 0;
-    text[0] = 0;
-    for (int i = 0; i < spec->device_count && used + 300 < size; i++) {
-        const struct ull__device_spec *device = &spec->devices[i];
-        int c = job->card_of[i];
-        uint64_t need =
-            device->room_bytes > device->request_bytes ? device->room_bytes : device->request_bytes;
-        char asked[ULL_SIZE_TEXT], all[ULL_SIZE_TEXT], left[ULL_SIZE_TEXT];
-        if (c < 0 || need == 0)
-            continue;
-        uint64_t capacity = d->cards.card[c].capacity, taken = ull__arbiter_occupied(d->arbiter, c);
-        used += (size_t)snprintf(text + used, size - used,
-                                 "%sdevice %d has %s of %s left, %s are asked for; ",
-                                 used ? ". " : "", device->logical,
-                                 ull__size_text(taken < capacity ? capacity - taken : 0, left),
-                                 ull__size_text(capacity, all), ull__size_text(need, asked));
-        size_t names = list_holders(d, c, job, text + used, size - used - 1);
-        if (names == 0)
-            names = (size_t)snprintf(text + used, size - used, "no job holds any");
-        used += names;
-    }
-}
-
-/* At once in what is known of it, too, by which its worker is started. */
-static void set_by_user(struct job *job, bool by_user)
-{
-    ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, by_user);
-    job->view.flags = by_user ? job->view.flags | ULL_FLAG_BY_USER
-                              : job->view.flags & ~(uint32_t)ULL_FLAG_BY_USER;
-}
-
-static ull_status not_joined(const struct job *job, struct ull_error *err)
-{
-    bool moves = job->view.state == ULL_JOB_SUSPENDING || job->view.state == ULL_JOB_RESUMING;
-    return ull__fail(err, ULL_E_INVALID,
-                     moves ? "the job is being moved: ask again in a moment"
-                           : "the job does not run yet");
-}
-
-/* The others of its group, too, by the same person's wish: who is there already says so, which is nothing to tell. */
-static void with_group(struct daemon *d, const struct job *first, bool suspend)
-{
-    for (int j = 0; j < d->job_count && group_number(first) != 0; j++) {
-        struct job *job = d->jobs[j];
-        struct ull__arbiter_view view;
-        struct ull__arbiter_event event = {
-            .kind = suspend ? ULL_ARB_USER_SUSPEND : ULL_ARB_USER_RESUME, .job = job->number};
-        if (job == first || !job->joined || group_number(job) != group_number(first))
-            continue;
-        job->away_s = first->away_s;
-        if (suspend)
-            set_by_user(job, true);
-        shell_tell(d, &event, NULL);
-        if (ull__arbiter_job(d->arbiter, job->number, &view))
-            set_by_user(job, view.by_user);
-    }
-}
-
-ull_status shell_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
-{
-    struct ull__arbiter_event event = {.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
-    if (!job->joined)
-        return not_joined(job, err);
-    job->suspend = wish; /* the answer may come at once */
-    job->away_s = wish.expected_s;
-    set_by_user(job, true);
-    ull_status status = shell_tell(d, &event, err);
-    if (status != ULL_OK) {
-        struct ull__arbiter_view view;
-        job->suspend = (struct wish){0};
-        bool by_user = ull__arbiter_job(d->arbiter, job->number, &view) && view.by_user;
-        set_by_user(job, by_user);
-    } else {
-        with_group(d, job, true);
-    }
-    return status;
-}
-
-ull_status shell_resume(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
-{
-    struct ull__arbiter_event event = {.kind = ULL_ARB_USER_RESUME, .job = job->number};
-    if (!job->joined)
-        return not_joined(job, err);
-    job->resume = wish;
-    ull_status status = shell_tell(d, &event, err);
-    if (status != ULL_OK) {
-        job->resume = (struct wish){0};
-        return status;
-    }
-    set_by_user(job, false);
-    with_group(d, job, false);
-    if (job->resume.client && !job->moving && !job->wants_worker) {
-        struct ull__ipc_message waits = {.kind = ULL_IPC_WAITS};
-        snprintf(waits.text, sizeof waits.text, "it comes back as soon as there is room for it");
-        client_answer(d, &job->resume, &waits, true);
-    }
-    return ULL_OK;
-}
-
-/* What was moved comes back. Of a group, the worker of any may be the one that moves. */
-static void stop_moving_out(struct daemon *d, const struct job *first)
-{
-    for (int j = 0; j < d->job_count; j++) {
-        struct job *job = d->jobs[j];
-        bool with_it = group_number(first) != 0 && group_number(job) == group_number(first);
-        if ((job == first || with_it) && job->moving && job->task == WORKER_OUT)
-            kill(job->worker, SIGTERM);
-    }
-}
-
-void shell_forget_client(struct daemon *d, const struct client *client)
-{
-    for (int j = 0; j < d->job_count; j++) {
-        struct job *job = d->jobs[j];
-        if (job->run.client == client) {
-            job->run = (struct wish){0};
-            if (job->joined && job->view.state == ULL_JOB_WAITING) {
-                job->joined = false; /* it may ask again, should it live */
-                shell_tell(d, &(struct ull__arbiter_event){.kind = ULL_ARB_LEAVE, .job = job->number},
-                           NULL);
-            }
-        }
-        if (job->suspend.client == client) {
-            job->suspend = (struct wish){0};
-            stop_moving_out(d, job);
-        }
-        if (job->resume.client == client)
-            job->resume = (struct wish){0};
     }
 }

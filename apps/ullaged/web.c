@@ -230,8 +230,8 @@ void web_serve(struct daemon *d)
         return;
     struct job *job = book_find(d, id);
     ull_status status = !job      ? ull__fail(&err, ULL_E_NOT_FOUND, "there is no job '%s'", id)
-                        : suspend ? shell_suspend(d, job, (struct wish){0}, &err)
-                                  : shell_resume(d, job, (struct wish){0}, &err);
+                        : suspend ? wish_suspend(d, job, (struct wish){0}, &err)
+                                  : wish_resume(d, job, (struct wish){0}, &err);
     web.shown_ns = 0;
     web_show(d);
     pthread_mutex_lock(&web.lock);

@@ -5,6 +5,7 @@
  *     compile  a kernel for one node at given sizes; may allocate                       (once, before the first step)
  *     enqueue  puts a kernel, with its addresses, into a queue; never allocates, never waits for the device
  *     copy, event_record, event_wait   order work on queues
+ *     collective                       among the processes that have a device each
  *     segment_begin, _end, replay      what is enqueued in between is kept, and put into its queues as often as wanted
  *
  * Memory is not the backend's: addresses come from the caller's regions. A queue runs what it has in order; between queues
@@ -45,6 +46,18 @@ struct ull__launch {
     const bool *skip; /* a bool in the device's memory: true when the kernel's turn comes: it does nothing. Or NULL */
 };
 
+/*
+ * A collective at given sizes (ops.h has kinds and reductions). Parts are along the middle one of three dimensions [outer, whole,
+ * inner], of which a part has whole / ranks, rounded up; elements past the end are zeros in it.
+ */
+struct ull__collective_run {
+    int kind, reduce, ranks;
+    enum ull__type type;
+    int64_t outer, whole, inner;
+    const void *from;
+    void *to; /* may be `from` */
+};
+
 struct ull__backend_ops {
     const char *name; /* "cpu" */
     void (*destroy)(struct ull__backend *backend);
@@ -66,6 +79,13 @@ struct ull__backend_ops {
                     const struct ull__kernel *kernel, const struct ull__launch *launch);
     void (*copy)(struct ull__backend *backend, enum ull__queue queue, void *to, const void *from,
                  size_t bytes);
+
+    /*
+     * All ranks put the same ones into the same queue, in the same order. A rank that fails is told by `synchronize`
+     * (ULL_E_SYSTEM), and from then on collectives do nothing.
+     */
+    void (*collective)(struct ull__backend *backend, enum ull__queue queue,
+                       const struct ull__collective_run *what);
 
     /* Events are numbers; 0 to events - 1 are there after `events` was called. With more than before none is recorded. */
     ull_status (*events)(struct ull__backend *backend, int events, struct ull_error *err);
@@ -91,6 +111,7 @@ struct ull__backend_ops {
 
 struct ull__backend {
     const struct ull__backend_ops *ops;
+    int rank, ranks; /* which one it is of those that its collectives are among; 0 and 1: alone */
 };
 
 #endif

@@ -151,6 +151,13 @@ static void cpu_copy(struct ull__backend *backend, enum ull__queue queue, void *
             .kind = ULL_COMMAND_COPY, .queue = queue, .to = to, .from = from, .bytes = bytes});
 }
 
+static void cpu_collective(struct ull__backend *backend, enum ull__queue queue,
+                           const struct ull__collective_run *what)
+{
+    put(cpu_of(backend),
+        &(struct ull__command){.kind = ULL_COMMAND_COLLECTIVE, .queue = queue, .collective = *what});
+}
+
 static ull_status cpu_events(struct ull__backend *backend, int events, struct ull_error *err)
 {
     return ull__queues_events(cpu_of(backend)->queues, events, err);
@@ -220,9 +227,8 @@ static void cpu_replay(struct ull__backend *backend, const struct ull__segment *
 
 static ull_status cpu_synchronize(struct ull__backend *backend, struct ull_error *err)
 {
-    (void)err;
     ull__queues_drain(cpu_of(backend)->queues);
-    return ULL_OK;
+    return ull__queues_failure(cpu_of(backend)->queues, err);
 }
 
 static uintptr_t cpu_reached(struct ull__backend *backend, const void *begin, const void *end)
@@ -249,6 +255,7 @@ static const struct ull__backend_ops cpu_ops = {
     .release = cpu_release,
     .enqueue = cpu_enqueue,
     .copy = cpu_copy,
+    .collective = cpu_collective,
     .events = cpu_events,
     .event_record = cpu_record,
     .event_wait = cpu_wait,
@@ -289,6 +296,8 @@ ull_status ull__cpu_create(const struct ull__cpu_options *options, struct ull__b
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a backend");
     }
     made->backend.ops = &cpu_ops;
+    made->backend.rank = options->world != NULL ? ull__world_rank(options->world) : 0;
+    made->backend.ranks = options->world != NULL ? ull__world_ranks(options->world) : 1;
     made->ops = ull__cpu_best(options->isa, &made->isa);
     int threads = options->threads > 0 ? options->threads : default_threads();
     ull_status status = ull__team_create(threads, &made->team, err);

@@ -9,6 +9,7 @@
 #define ULLAGE_CPU_CPU_H
 
 #include "backend.h"
+#include "world.h"
 
 struct ull__cpu_options {
     int threads;       /* 0: as many as processors that this process may use, at most 64 */
@@ -20,6 +21,7 @@ struct ull__cpu_options {
      */
     void (*observe)(void *context, enum ull__queue queue, const char *what, double begin, double end);
     void *context;
+    struct ull__world *world; /* that collectives are among, joined; must outlive the backend. NULL: alone */
 };
 
 ull_status ull__cpu_create(const struct ull__cpu_options *options, struct ull__backend **backend,

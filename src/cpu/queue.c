@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "collective.h"
 #include "error.h"
 #include "kernel.h"
 
@@ -39,6 +40,8 @@ struct ull__queues {
     int events;
     struct range ranges[RANGES];
     int range_count;
+    bool failed, told; /* a collective; no other one is run. Under the mutex */
+    struct ull_error failure;
 };
 
 static double now(void)
@@ -113,6 +116,28 @@ static void run_kernel(struct ull__queues *queues, const struct ull__command *co
     ull__team_run(queues->team, run_part, &running);
 }
 
+static void run_collective(struct ull__queues *queues, const struct ull__collective_run *run)
+{
+    struct ull_error error;
+    touch(queues, run->from, ull__collective_from_bytes(run));
+    touch(queues, run->to, ull__collective_to_bytes(run));
+    if (!queues->failed && ull__collective(queues->options.world, run, &error) != ULL_OK) {
+        pthread_mutex_lock(&queues->mutex);
+        queues->failed = true;
+        queues->failure = error;
+        pthread_mutex_unlock(&queues->mutex);
+    }
+}
+
+ull_status ull__queues_failure(struct ull__queues *queues, struct ull_error *err)
+{
+    pthread_mutex_lock(&queues->mutex);
+    bool tells = queues->failed && !queues->told;
+    queues->told = queues->failed;
+    pthread_mutex_unlock(&queues->mutex);
+    return tells ? ull__fail(err, ULL_E_SYSTEM, "%s", queues->failure.message) : ULL_OK;
+}
+
 static void run_command(struct ull__queues *queues, const struct ull__command *command)
 {
     double begin = queues->options.observe != NULL ? now() : 0;
@@ -126,6 +151,10 @@ static void run_command(struct ull__queues *queues, const struct ull__command *c
         touch(queues, command->to, command->bytes);
         touch(queues, command->from, command->bytes);
         memcpy(command->to, command->from, command->bytes);
+        break;
+    case ULL_COMMAND_COLLECTIVE:
+        run_collective(queues, &command->collective);
+        what = "collective";
         break;
     case ULL_COMMAND_RECORD:
         pthread_mutex_lock(&queues->mutex);

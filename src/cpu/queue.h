@@ -18,7 +18,8 @@ enum ull__command_kind {
     ULL_COMMAND_KERNEL,
     ULL_COMMAND_COPY,
     ULL_COMMAND_RECORD,
-    ULL_COMMAND_WAIT
+    ULL_COMMAND_WAIT,
+    ULL_COMMAND_COLLECTIVE
 };
 
 struct ull__command {
@@ -32,6 +33,7 @@ struct ull__command {
     const void *from;
     size_t bytes;
     int event;
+    struct ull__collective_run collective;
     unsigned long turn; /* of the event: which recording this is, or waits for */
 };
 
@@ -46,6 +48,8 @@ ull_status ull__queues_events(struct ull__queues *queues, int events, struct ull
 void ull__queues_put(struct ull__queues *queues, const struct ull__command *command);
 /* Waits until all are empty. */
 void ull__queues_drain(struct ull__queues *queues);
+/* The first failure of a collective, once. */
+ull_status ull__queues_failure(struct ull__queues *queues, struct ull_error *err);
 uintptr_t ull__queues_reached(struct ull__queues *queues, const void *begin, const void *end);
 
 #endif

@@ -110,8 +110,10 @@ union ull__attrs {
         int space; /* enum ull__space: where to */
     } copy;
     struct ull__collective_attrs {
-        int kind; /* enum ull__collective */
-        int group, axis, size;
+        int kind;              /* enum ull__collective */
+        int reduce;            /* enum ull__reduction */
+        int group, axis, size; /* `size` devices; parts are along the axis */
+        ull__dim whole; /* gathering: how long the result is along the axis; 0: as all parts together */
     } collective;
 };
 

@@ -10,6 +10,7 @@
 
 #include "op.h"
 #include "ops.h"
+#include "share.h"
 #include "step.h"
 
 struct copying {
@@ -21,6 +22,8 @@ struct copying {
     enum ull__type half; /* F32: nothing changes */
     bool chunk;          /* products whose rows only a loss reads become part of it */
     bool *merged;        /* by old node: such a product */
+    int devices, stage;  /* of ull__data_parallel; devices 0: not wanted */
+    bool *cut; /* by old tensor: weights of which there is a part, and that were not gathered yet */
 };
 
 static bool keeps(const struct ull__op *op, int input)
@@ -82,6 +85,16 @@ static void look(struct copying *copying)
     }
 }
 
+/* Whether a device has only its part of a tensor that is there before the first node. */
+static bool is_cut(const struct copying *copying, int tensor)
+{
+    const struct ull__graph *from = copying->from;
+    const struct ull__tensor *of = &from->tensors[tensor];
+    bool large = ull__tensor_elements(from, tensor, NULL) >= ULL_SHARD_LEAST;
+    return copying->devices > 1 && ((of->role == ULL_ROLE_MASTER && copying->stage >= 1) ||
+                                    (of->role == ULL_ROLE_PARAMETER && copying->stage >= 3 && large));
+}
+
 /* What is there before the first node. */
 static void copy_sources(struct copying *copying)
 {
@@ -102,6 +115,10 @@ static void copy_sources(struct copying *copying)
         if (halved) {
             tensor.type = copying->half;
         }
+        if (is_cut(copying, i)) {
+            ull__share_cut(copying->to, &tensor, copying->devices);
+            copying->cut[i] = tensor.role == ULL_ROLE_PARAMETER;
+        }
         tensor.of = tensor.of != ULL_NONE ? copying->tensor[tensor.of] : ULL_NONE;
         copying->tensor[i] = ull__graph_tensor(copying->to, &tensor);
         if (halved) {
@@ -110,6 +127,47 @@ static void copy_sources(struct copying *copying)
             tensor.of = copying->tensor[i];
             ull__graph_tensor(copying->to, &tensor);
         }
+    }
+}
+
+/* The targets of all devices, once a step. */
+static void add_targets_up(struct copying *copying)
+{
+    const struct ull__graph *from = copying->from;
+    struct ull__graph *to = copying->to;
+    for (int i = 0; copying->devices > 1 && i < from->tensor_count && ull__graph_ok(to); ++i) {
+        const struct ull__tensor *of = &from->tensors[i];
+        if (of->node == ULL_NONE && of->role == ULL_ROLE_CONTROL &&
+            strcmp(of->name, "target_count") == 0) {
+            to->phase = ULL_PHASE_PROLOGUE;
+            int all = ull__share_reduce(to, copying->tensor[i], ULL_REDUCTION_SUM, copying->devices,
+                                        false);
+            if (all != ULL_NONE) {
+                to->tensors[all].life = ULL_LIFE_STEP;
+                to->tensors[all].role = ULL_ROLE_CONTROL;
+                to->tensors[all].name = ull__graph_text(to, "target_count.all");
+                copying->tensor[i] = all;
+            }
+        }
+    }
+}
+
+/* The whole of weights of which there is a part, before who reads them first. */
+static void gather_weights(struct copying *copying, const struct ull__node *node)
+{
+    struct ull__graph *to = copying->to;
+    for (int i = 0; i < node->input_count; ++i) {
+        int old = node->inputs[i];
+        if (old == ULL_NONE || !copying->cut[old] || !ull__graph_ok(to)) {
+            continue;
+        }
+        struct ull__tensor like = copying->from->tensors[old];
+        int whole = ull__share_gather(to, copying->tensor[old], &like, ULL_NONE, copying->devices);
+        for (int at = whole; at != ULL_NONE; at = to->tensors[at].alias) {
+            to->tensors[at].role = ULL_ROLE_PARAMETER;
+        }
+        copying->tensor[old] = whole;
+        copying->cut[old] = false;
     }
 }
 
@@ -214,6 +272,7 @@ static void copy_node(struct copying *copying, int at, int *casts)
     to->block = node->block;
     to->forward = node->forward;
     to->predicate = node->predicate != ULL_NONE ? copying->tensor[node->predicate] : ULL_NONE;
+    gather_weights(copying, node);
     for (int i = 0; inputs != NULL && i < node->input_count; ++i) {
         int input = node->inputs[i];
         inputs[i] = input == ULL_NONE    ? ULL_NONE
@@ -263,23 +322,22 @@ static void copy_ends(struct copying *copying)
     to->block = to->forward = to->predicate = ULL_NONE;
 }
 
-static struct ull__graph *copy(const struct ull__graph *from, enum ull__type half, bool chunk)
+static struct ull__graph *copy(struct copying copying)
 {
+    const struct ull__graph *from = copying.from;
     size_t tensors = (size_t)from->tensor_count + 1;
-    struct copying copying = {.from = from,
-                              .to = ull__graph_create(),
-                              .tensor = calloc(tensors, sizeof(int)),
-                              .halved = calloc(tensors, sizeof(bool)),
-                              .only_full = calloc(tensors, sizeof(bool)),
-                              .half = half,
-                              .chunk = chunk,
-                              .merged = calloc((size_t)from->node_count + 1, sizeof(bool))};
+    copying.to = ull__graph_create();
+    copying.tensor = calloc(tensors, sizeof(int));
+    copying.halved = calloc(tensors, sizeof(bool));
+    copying.only_full = calloc(tensors, sizeof(bool));
+    copying.cut = calloc(tensors, sizeof(bool));
+    copying.merged = calloc((size_t)from->node_count + 1, sizeof(bool));
     int *casts = malloc(tensors * sizeof(*casts));
     struct ull__graph *to = copying.to;
     struct ull__dims *symbols = ull__dims_copy(from->symbols);
     if (to != NULL && symbols != NULL && copying.tensor != NULL && copying.halved != NULL &&
-        copying.only_full != NULL && copying.merged != NULL && casts != NULL &&
-        (!chunk || find_merged(&copying) > 0)) {
+        copying.only_full != NULL && copying.cut != NULL && copying.merged != NULL &&
+        casts != NULL && (!copying.chunk || find_merged(&copying) > 0)) {
         ull__dims_destroy(to->symbols);
         to->symbols = symbols;
         to->batch = from->batch;
@@ -293,6 +351,8 @@ static struct ull__graph *copy(const struct ull__graph *from, enum ull__type hal
         }
         look(&copying);
         copy_sources(&copying);
+        ull__graph_block_end(to);
+        add_targets_up(&copying);
         for (int i = 0; i < from->node_count && ull__graph_ok(to); ++i) {
             copy_node(&copying, i, casts);
         }
@@ -305,6 +365,7 @@ static struct ull__graph *copy(const struct ull__graph *from, enum ull__type hal
     free(copying.tensor);
     free(copying.halved);
     free(copying.only_full);
+    free(copying.cut);
     free(copying.merged);
     free(casts);
     return to;
@@ -312,15 +373,21 @@ static struct ull__graph *copy(const struct ull__graph *from, enum ull__type hal
 
 struct ull__graph *ull__graph_copy(const struct ull__graph *graph)
 {
-    return copy(graph, ULL_TYPE_F32, false);
+    return copy((struct copying){.from = graph, .half = ULL_TYPE_F32});
 }
 
 struct ull__graph *ull__mixed_precision(const struct ull__graph *model, enum ull__type half)
 {
-    return copy(model, half, false);
+    return copy((struct copying){.from = model, .half = half});
 }
 
 struct ull__graph *ull__chunk_loss(const struct ull__graph *model)
 {
-    return copy(model, ULL_TYPE_F32, true);
+    return copy((struct copying){.from = model, .half = ULL_TYPE_F32, .chunk = true});
+}
+
+struct ull__graph *ull__data_parallel(const struct ull__graph *model, int devices, int stage)
+{
+    return copy(
+        (struct copying){.from = model, .half = ULL_TYPE_F32, .devices = devices, .stage = stage});
 }

@@ -100,12 +100,16 @@ enum ull__reduce {
 #undef X
         ULL_REDUCES
 };
+/* What is done among the devices of a group, and what each has afterwards. */
 enum ull__collective {
-    ULL_ALL_REDUCE,
-    ULL_REDUCE_SCATTER,
-    ULL_ALL_GATHER,
-    ULL_BROADCAST,
+    ULL_ALL_REDUCE,     /* the same reduction of what all have */
+    ULL_REDUCE_SCATTER, /* its own part of that */
+    ULL_ALL_GATHER,     /* all parts */
+    ULL_BROADCAST,      /* what the first one had */
+    ULL_OWN_PART,       /* its own part of what all have; nothing is sent */
 };
+/* Added up or compared device by device, the first one first: in f32 for types of 16 bits. Of bools, MAX is `or`. */
+enum ull__reduction { ULL_REDUCTION_SUM, ULL_REDUCTION_MEAN, ULL_REDUCTION_MAX };
 
 /* --- Pictures --- */
 

@@ -39,6 +39,14 @@ struct ull__graph *ull__chunk_loss(const struct ull__graph *model);
 struct ull__graph *ull__inference_graph(const struct ull__graph *model, enum ull__type compute,
                                         enum ull__type weights);
 
+/*
+ * The model as one of `devices` has it that share a batch: the count of targets ("target_count", the device's own) is added up over
+ * all of them before the first micro-step; and by the stage of ZeRO (share.h), 0 to 3, master weights are cut, and weights
+ * themselves, which are gathered before their first reader. After ull__mixed_precision, before ull__step_build, which has to
+ * be told the same. NULL without memory, or with the error kept in the result.
+ */
+struct ull__graph *ull__data_parallel(const struct ull__graph *model, int devices, int stage);
+
 /* Sets how many samples share the statistics of batch norm, everywhere; 0: the whole micro-batch. */
 void ull__set_bn_group(struct ull__graph *model, int64_t group);
 /* Whether a model has batch norm in training. */
@@ -55,6 +63,8 @@ struct ull__step_options {
                                       hysteresis 2, floor 1, ceiling 2^24 */
     bool consume; /* each weight is updated as soon as its gradient is there, which is gone then; not with
                         clipping, a loss scale or accumulation, which need all gradients first */
+    int devices;    /* that share the batch; 0: 1. Else the model is ull__data_parallel's */
+    int zero_stage; /* 0 to 3 */
 };
 
 /*

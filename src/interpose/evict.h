@@ -42,8 +42,8 @@ void ull__store_forget(void);
 
 /* --- host_room.c ---------------------------------------------------------------------------------------------- */
 
-/* Bytes that the host has left for what moves there. */
-uint64_t ull__host_room(void);
+/* Has the host so many bytes left for what moves there? If not, *left says how many, unless it is NULL. */
+bool ull__host_has(uint64_t bytes, uint64_t *left);
 
 /* --- ring.c: the copies --------------------------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@
  * own memory grows, and stays so.
  *
  * Limits: pages that were given back that way and are used again are counted as available by the kernel until it
- * looks at them (MemAvailable), so what is free is told without them (ull__host_room), and nothing is kept
+ * looks at them (MemAvailable), so what is free is told without them (ull__host_has), and nothing is kept
  * where the host does not have twice as much besides.
  */
 #include <fcntl.h>
@@ -404,7 +404,7 @@ bool ull__store_open(uint64_t bytes)
 
 void ull__store_give_back(void)
 {
-    bool plenty = ull__host_room() / 2 >= store.used;
+    bool plenty = ull__host_has(2 * store.used, NULL);
     for (size_t i = 0; i < store.part_count && store.parts[i].start < store.used; i++) {
         const struct part *part = &store.parts[i];
         unsigned char *at = store.base + part->start;
@@ -460,7 +460,7 @@ static bool touch_part(const struct part *part, bool (*stop)(void *data), void *
 static bool pin_for_good(struct part *part, bool (*stop)(void *data), void *data)
 {
     bool good = false;
-    if (ull__host_room() < LEAST_ROOM + part->size || !ull__member_pin(member(), part->size)) {
+    if (!ull__host_has(LEAST_ROOM + part->size, NULL) || !ull__member_pin(member(), part->size)) {
         atomic_store(&store.again, now_s() + PAUSE_S);
         return false;
     }

@@ -123,9 +123,9 @@ static bool shares_the_hosts_memory(char why[ULL_TROUBLE_TEXT])
 /* Is there room on the host for so much more than what is pinned there already? */
 static bool host_has(uint64_t bytes, char why[ULL_TROUBLE_TEXT])
 {
-    uint64_t kept = ull__store_kept(), room = ull__host_room();
+    uint64_t kept = ull__store_kept(), room;
     bytes -= kept < bytes ? kept : bytes;
-    if (bytes <= room)
+    if (ull__host_has(bytes, &room))
         return true;
     snprintf(why, ULL_TROUBLE_TEXT,
              "the host has %llu MiB of memory left, and %llu MiB would have to move there",

@@ -120,7 +120,10 @@ ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct u
  */
 void ull__ledger_close(struct ull__ledger *ledger);
 
-/* Removes the file if neither the supervisor nor any process of the job is left. True if removed. */
+/*
+ * Removes the file if neither the supervisor nor any process of the job is left. True if removed. Processes that were
+ * started into the job and have not joined yet are not seen here: who does not know that there are none looks for them first.
+ */
 bool ull__ledger_remove_if_dead(struct ull__ledger *ledger);
 
 /*

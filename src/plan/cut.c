@@ -78,15 +78,11 @@ static void touch(struct ull__cut_schedule *cut, int place, int stay)
 
 static void find_groups(struct ull__cut_schedule *cut)
 {
-    const struct ull__program *program = cut->units->program;
     for (int i = 0; i < cut->stay_count; ++i) {
         const struct ull__stay *stay = &cut->stays[i];
-        int64_t bytes = stay->buffer == ULL_NONE
-                            ? program->items[cut->order[stay->begin].item].workspace
-                            : program->buffers[stay->buffer].bytes;
         cut->group[i] = stay->joins != ULL_NONE ? cut->group[stay->joins] : i;
         int group = cut->group[i];
-        cut->bytes[group] = bytes > cut->bytes[group] ? bytes : cut->bytes[group];
+        cut->bytes[group] = stay->bytes > cut->bytes[group] ? stay->bytes : cut->bytes[group];
     }
 }
 
@@ -339,7 +335,7 @@ static void count_work(const struct ull__cut_schedule *cut, struct ull__stage *s
             continue;
         }
         *(item->update ? &stage->update_seconds : &stage->seconds) +=
-            cut->decision.lean[at] ? item->lean_seconds : item->seconds;
+            ull__item_choice(program, at, cut->decision.algorithm[at])->seconds;
     }
     for (int i = 0; i < program->buffer_count; ++i) {
         int maker = program->buffers[i].item;

@@ -55,6 +55,15 @@ static void let_go(struct eager *e, int storage)
     }
 }
 
+/* The workspace of an operator, which is gone when it has run. */
+static void work(struct eager *e, const struct ull__node *node, int direction)
+{
+    int64_t bytes = ull__eager_workspace(e, node, direction);
+    if (bytes > 0) {
+        let_go(e, allocate(e, bytes));
+    }
+}
+
 /* --- Forward --- */
 
 static void save(struct eager *e, struct saved *saved, int storage)
@@ -119,6 +128,7 @@ static void forward_node(struct eager *e, int at, struct saved *saved)
         e->of[node->outputs[0]] = allocate(e, ull__eager_own_bytes(e, node->outputs[0]));
     }
     e->half[node->outputs[0]] = half && ull__eager_is_float(e, node->outputs[0]);
+    work(e, node, EAGER_FORWARD);
     for (int i = 0; i < inputs && grads; ++i) {
         if ((mask >> i & 1) != 0) {
             save(e, saved, read[i]);
@@ -226,6 +236,9 @@ static void backward_node(struct eager *e, int at, struct saved *saved)
             !passes && input != ULL_NONE && e->wanted[input]
                 ? allocate(e, ull__eager_bytes_of(e, input, ull__eager_reads_half(e, node, input)))
                 : ULL_NONE;
+        if (made[i] != ULL_NONE) {
+            work(e, node, i);
+        }
     }
     if (passes) {
         pass_on(e, node, dy);

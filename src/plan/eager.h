@@ -5,7 +5,7 @@
  * autograd saves of it, what its gradient allocates; casts of autocast and its cache of weights; checkpoints at the
  * model's blocks; gradients that live on while micro-batches are accumulated. Sizes are rounded as PyTorch's
  * allocator rounds them (512 bytes). The result is the peak of live bytes over a step after the first, which PyTorch
- * calls max_memory_allocated; workspaces of cuDNN and cuBLAS are not in it.
+ * calls max_memory_allocated, with the workspaces of cuBLAS, and of cuDNN for pictures that lie by rows.
  *
  * Rules after PyTorch 2.11 (derivatives.yaml, autocast_mode.h), checked against measured peaks in tests/unit/plan/test_eager.c.
  */

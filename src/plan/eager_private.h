@@ -61,6 +61,9 @@ bool ull__eager_half_result(const struct eager *e, const struct ull__node *node)
 unsigned ull__eager_saved_inputs(const struct eager *e, const struct ull__node *node, bool *output);
 /* What an operator allocates for its gradient besides: statistics, indices, masks, log-probabilities. */
 int64_t ull__eager_saved_besides(struct eager *e, const struct ull__node *node);
+/* What cuDNN takes while a convolution runs forward, or for the gradient by one of its inputs (0 or 1). */
+enum { EAGER_FORWARD = -1 };
+int64_t ull__eager_workspace(struct eager *e, const struct ull__node *node, int direction);
 /* Whether an operator reads an input in 16 bits. */
 bool ull__eager_reads_half(const struct eager *e, const struct ull__node *node, int input);
 /* Operators whose gradient is the one of the result, maybe under another shape or in another type. */

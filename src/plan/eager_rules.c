@@ -171,6 +171,37 @@ int64_t ull__eager_saved_besides(struct eager *e, const struct ull__node *node)
     return total;
 }
 
+/*
+ * cuDNN's fastest algorithms work on channels last, so pictures that lie by rows are copied into the workspace, those before
+ * the convolution and those after it, and weights of more than one element a channel too; a gradient by weights has up to 8 MiB of
+ * partial sums besides. A 1 x 1 convolution without strides is a product of what is there, but for the forward pass in 16 bits.
+ * Without matrix units, as where each channel is a group, nothing is copied. Measured on an H200 (docs/gpu-results.md).
+ */
+int64_t ull__eager_workspace(struct eager *e, const struct ull__node *node, int direction)
+{
+    enum { SUMS_MOST = 8 << 20, SUMS = 16 };
+    bool bias = direction > 1; /* its gradient is a sum */
+    if ((node->op != &ull__op_conv2d && node->op != &ull__op_conv_transpose2d) || bias) {
+        return 0;
+    }
+    const struct ull__window *window = &node->attrs.window;
+    const struct ull__tensor *weights = &e->graph->tensors[node->inputs[1]];
+    int64_t area = ull__dim_value(e->graph->symbols, weights->dims[2], e->values) *
+                   ull__dim_value(e->graph->symbols, weights->dims[3], e->values);
+    bool half = e->mode.amp, point = area == 1 && window->stride[0] == 1 && window->stride[1] == 1;
+    int64_t w = ull__eager_bytes_of(e, node->inputs[1], half);
+    int64_t sums = SUMS * ull__eager_bytes_of(e, node->inputs[1], false);
+    int64_t bytes = direction == 1 ? (sums < SUMS_MOST ? sums : SUMS_MOST) : 0;
+    if (window->groups > 1 && ull__dim_value(e->graph->symbols, weights->dims[1], e->values) == 1) {
+        return 0;
+    }
+    if (!point || (half && direction == EAGER_FORWARD)) {
+        bytes += ull__eager_bytes_of(e, node->inputs[0], half) +
+                 ull__eager_bytes_of(e, node->outputs[0], half) + (area > 1 ? w : 0);
+    }
+    return bytes;
+}
+
 /* Whether an operator reads an input in 16 bits. */
 bool ull__eager_reads_half(const struct eager *e, const struct ull__node *node, int input)
 {

@@ -27,12 +27,12 @@ const char *ull__technique_what(enum ull__technique technique)
 
 /* ULL_NONE: the planner has no such variant. */
 static int find_variant(const struct ull__planner *planner, enum ull__precision precision,
-                        bool chunked, int64_t accumulation)
+                        bool chunked, int64_t accumulation, int stage)
 {
     for (int i = 0; i < planner->variant_count; ++i) {
         const struct ull__plan_graph *graph = &planner->graphs[planner->variants[i].graph];
         if (graph->precision == precision && graph->chunked == chunked &&
-            planner->variants[i].accumulation == accumulation) {
+            graph->zero_stage == stage && planner->variants[i].accumulation == accumulation) {
             return i;
         }
     }
@@ -63,6 +63,7 @@ static ull_status weigh(const struct ull__planner *planner, struct ull__plan *pl
 
 /* The part of a plan's decision that techniques up to one account for. */
 struct partly {
+    const struct ull__program *program;
     const struct ull__decision *whole;
     enum ull__technique up_to;
 };
@@ -71,15 +72,20 @@ static void fill_partly(const struct ull__program *program, struct ull__decision
                         const void *context)
 {
     const struct partly *partly = context;
-    for (int i = 0; i < program->buffer_count; ++i) {
-        uint8_t keep = partly->whole->keep[i];
-        if ((keep == ULL_DROP && partly->up_to >= ULL_TECHNIQUE_RECOMPUTATION) ||
-            (keep == ULL_SEND && partly->up_to >= ULL_TECHNIQUE_SENDING) || keep == ULL_KEEP) {
-            decision->keep[i] = keep;
-        }
+    if (program == partly->program) {
+        ull__decision_copy(program, decision, partly->whole);
+    } else {
+        /* Weights that are gathered and dropped again belong to the stage that cuts them. */
+        ull__plan_carry(partly->program, partly->whole, program, decision);
     }
-    if (partly->up_to >= ULL_TECHNIQUE_WORKSPACE) {
-        memcpy(decision->lean, partly->whole->lean, (size_t)program->item_count);
+    for (int i = 0; i < program->buffer_count; ++i) {
+        bool early = (decision->keep[i] == ULL_DROP && partly->up_to < ULL_TECHNIQUE_RECOMPUTATION) ||
+                     (decision->keep[i] == ULL_SEND && partly->up_to < ULL_TECHNIQUE_SENDING);
+        bool read = program->buffers[i].backward || program->buffers[i].result;
+        decision->keep[i] = early && read ? ULL_KEEP : decision->keep[i];
+    }
+    if (partly->up_to < ULL_TECHNIQUE_WORKSPACE) {
+        memset(decision->algorithm, 0, (size_t)program->item_count);
     }
 }
 
@@ -87,9 +93,9 @@ static bool uses(const struct ull__planner *planner, const struct ull__plan *pla
                  enum ull__technique technique)
 {
     const struct ull__program *program = planner->variants[plan->variant].program;
-    bool lean = false;
+    bool smaller = false;
     for (int i = 0; i < program->item_count; ++i) {
-        lean |= plan->decision.lean[i] != 0;
+        smaller |= plan->decision.algorithm[i] != 0;
     }
     switch (technique) {
     case ULL_TECHNIQUE_PLAIN:
@@ -103,7 +109,7 @@ static bool uses(const struct ull__planner *planner, const struct ull__plan *pla
     case ULL_TECHNIQUE_RECOMPUTATION:
         return plan->cost.dropped_bytes > 0;
     case ULL_TECHNIQUE_WORKSPACE:
-        return lean;
+        return smaller;
     case ULL_TECHNIQUE_SENDING:
         return plan->cost.sent_bytes > 0;
     case ULL_TECHNIQUE_OPTIMIZER:
@@ -127,13 +133,13 @@ ull_status ull__plan_steps(const struct ull__planner *planner, int plan,
             .variant = find_variant(
                 planner, t >= ULL_TECHNIQUE_PRECISION ? whole->precision : ULL_PRECISION_F32,
                 t >= ULL_TECHNIQUE_CHUNKS && whole->chunked_loss,
-                t >= ULL_TECHNIQUE_ACCUMULATION ? whole->accumulation : 1),
-            .offload_optimizer = t >= ULL_TECHNIQUE_OPTIMIZER && whole->offload_optimizer,
-            .zero_stage = t >= ULL_TECHNIQUE_ZERO ? whole->zero_stage : 0};
+                t >= ULL_TECHNIQUE_ACCUMULATION ? whole->accumulation : 1,
+                t >= ULL_TECHNIQUE_ZERO ? whole->zero_stage : 0),
+            .offload_optimizer = t >= ULL_TECHNIQUE_OPTIMIZER && whole->offload_optimizer};
         if (partial.variant == ULL_NONE) {
             continue; /* 16 bits were asked for: there is no plan in 32 */
         }
-        struct partly partly = {&whole->decision, t};
+        struct partly partly = {ull__planner_program(planner, plan), &whole->decision, t};
         bool decided = t >= ULL_TECHNIQUE_RECOMPUTATION;
         ull_status status = weigh(planner, &partial, decided ? fill_partly : NULL, &partly, err);
         if (status != ULL_OK) {
@@ -193,7 +199,7 @@ ull_status ull__plan_by_thumb(const struct ull__planner *planner, int64_t budget
     int64_t room = budget - (int64_t)planner->profile.outside_bytes;
     bool any = false;
     for (int64_t cuts = 1; cuts <= 8; cuts *= 2) {
-        struct ull__plan plan = {.variant = find_variant(planner, precision, false, cuts)};
+        struct ull__plan plan = {.variant = find_variant(planner, precision, false, cuts, 0)};
         if (plan.variant == ULL_NONE) {
             continue;
         }

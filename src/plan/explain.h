@@ -13,7 +13,7 @@
     X(CHUNKS, "loss in turns", "the logits are never whole")                                       \
     X(ACCUMULATION, "accumulation", "smaller micro-batches, their gradients added in 32 bits")     \
     X(RECOMPUTATION, "recomputation", "activations made again in the backward pass")               \
-    X(WORKSPACE, "less workspace", "slower algorithms that need no scratch memory")                \
+    X(WORKSPACE, "less workspace", "slower algorithms that need less scratch memory")              \
     X(SENDING, "activation offload", "activations in the host's memory in between")                \
     X(OPTIMIZER, "optimizer offload", "optimizer state in the host's memory")                      \
     X(ZERO, "sharding", "optimizer state, gradients, weights cut over the devices (ZeRO)")

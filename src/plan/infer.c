@@ -128,16 +128,9 @@ static void hold_results(const struct ull__graph *graph, const struct ull__progr
     }
 }
 
-static int64_t stay_bytes(const struct ull__program *program, const struct ull__placed *order,
-                          const struct ull__stay *stay)
-{
-    return stay->buffer == ULL_NONE ? program->items[order[stay->begin].item].workspace
-                                    : program->buffers[stay->buffer].bytes;
-}
-
 /* Bytes by role of what passes, at the place where they are most. */
-static void at_peak(const struct ull__program *program, const struct ull__placed *order, int count,
-                    const struct ull__stay *stays, int stay_count, int64_t bytes[ULL_ROLES])
+static void at_peak(const struct ull__program *program, int count, const struct ull__stay *stays,
+                    int stay_count, int64_t bytes[ULL_ROLES])
 {
     int64_t most = -1, sum[ULL_ROLES];
     for (int place = 0; place < count; ++place) {
@@ -148,8 +141,8 @@ static void at_peak(const struct ull__program *program, const struct ull__placed
             if (begin <= place && place <= stays[i].end) {
                 int role = stays[i].buffer == ULL_NONE ? ULL_ROLE_WORKSPACE
                                                        : (int)program->buffers[stays[i].buffer].role;
-                sum[role] += stay_bytes(program, order, &stays[i]);
-                all += stay_bytes(program, order, &stays[i]);
+                sum[role] += stays[i].bytes;
+                all += stays[i].bytes;
             }
         }
         if (all > most) {
@@ -234,20 +227,19 @@ static ull_status place(const struct ull__inference *made, const struct ull__pro
                         struct ull__infer_plan *plan, struct ull_error *err)
 {
     int count, stay_count;
-    const struct ull__placed *order = ull__schedule_order(scheduler, &count);
     const struct ull__stay *found = ull__schedule_stays(scheduler, &stay_count);
     struct ull__stay *stays = calloc((size_t)stay_count + 1, sizeof(*stays));
+    ull__schedule_order(scheduler, &count);
     uint64_t *offsets = calloc((size_t)stay_count + 1, sizeof(*offsets)), height = 0;
     ull_status status = ULL_E_NO_MEMORY;
     if (stays != NULL && offsets != NULL) {
         memcpy(stays, found, sizeof(*stays) * (size_t)stay_count);
         hold_results(made->graph, program, stays, stay_count, count - 1);
-        status = ull__place_stays(program, made->profile.alignment, order, stays, stay_count,
-                                  offsets, &height, err);
+        status = ull__place_stays(stays, stay_count, made->profile.alignment, offsets, &height, err);
     }
     if (status == ULL_OK) {
         int64_t scales = scale_bytes(made, values);
-        at_peak(program, order, count, stays, stay_count, plan->bytes);
+        at_peak(program, count, stays, stay_count, plan->bytes);
         for (int i = 0; i < ULL_ROLES; ++i) {
             plan->bytes[i] += program->role_bytes[i];
         }
@@ -266,32 +258,39 @@ static ull_status place(const struct ull__inference *made, const struct ull__pro
     return status;
 }
 
-static ull_status add_plan(struct ull__inference *made, const struct ull__program *program,
-                           const int64_t *values, int64_t micro_batch, int64_t lean_above,
-                           struct ull_error *err)
+/* With the fastest algorithms, with those that need the least memory, and between. */
+enum { FITS = 3 };
+
+static ull_status add_plans(struct ull__inference *made, const struct ull__program *program,
+                            const int64_t *values, int64_t micro_batch, struct ull_error *err)
 {
-    struct ull__infer_plan *plan = &made->plans[made->plan_count];
     struct ull__scheduler *scheduler = ull__scheduler_create(program, &made->profile);
     struct ull__decision decision = {NULL, NULL};
     struct ull__cost_of cost;
-    ull_status status = ULL_E_NO_MEMORY;
-    if (made->plan_count == PLANS_MOST) {
+    int64_t lowest = 0, highest = 0;
+    ull_status status = ULL_OK;
+    if (scheduler == NULL || !ull__decision_create(program, &decision)) {
         ull__scheduler_destroy(scheduler);
-        return ULL_OK;
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to plan '%s'", made->graph->name);
     }
-    *plan = (struct ull__infer_plan){.micro_batch = micro_batch, .lean_above = lean_above};
-    if (scheduler != NULL && ull__decision_create(program, &decision)) {
-        for (int i = 0; i < program->item_count; ++i) {
-            decision.lean[i] = program->items[i].workspace > lean_above;
+    for (int fit = 0; fit < FITS && status == ULL_OK && made->plan_count < PLANS_MOST; ++fit) {
+        if (fit == 0) {
+            ull__schedule(scheduler, &decision, &cost);
+            lowest = ull__schedule_lowest(scheduler);
+            highest = cost.peak_bytes;
+        } else if (lowest < highest) {
+            ull__schedule_fit(scheduler, &decision, highest - (highest - lowest) / (FITS - 1) * fit,
+                              &cost);
+        } else {
+            break;
         }
-        ull__schedule(scheduler, &decision, &cost);
+        struct ull__infer_plan *plan = &made->plans[made->plan_count];
+        *plan = (struct ull__infer_plan){.micro_batch = micro_batch};
         plan->seconds = cost.micro_seconds * (double)made->request.batch / (double)micro_batch;
         plan->token_seconds = token_seconds(made, program, values, micro_batch);
         status = place(made, program, values, scheduler, plan, err);
-    } else {
-        ull__fail(err, status, "no memory to plan '%s'", made->graph->name);
+        made->plan_count += status == ULL_OK;
     }
-    made->plan_count += status == ULL_OK;
     ull__scheduler_destroy(scheduler);
     ull__decision_finish(&decision);
     return status;
@@ -332,11 +331,10 @@ static void thin(struct ull__inference *made)
 static ull_status plan_all(struct ull__inference *made, struct ull_error *err)
 {
     static const int64_t cuts[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 1024};
-    static const int64_t leans[] = {INT64_MAX, INT64_C(1) << 26, INT64_C(1) << 20, 0};
     int64_t batch = made->request.batch, before = 0;
     ull_status status = ULL_OK;
     for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && status == ULL_OK; ++i) {
-        int64_t values[ULL_SYMBOLS], micro_batch = (batch + cuts[i] - 1) / cuts[i], above = 0;
+        int64_t values[ULL_SYMBOLS], micro_batch = (batch + cuts[i] - 1) / cuts[i];
         struct ull__program *program;
         if (micro_batch == before) {
             continue;
@@ -347,14 +345,7 @@ static ull_status plan_all(struct ull__inference *made, struct ull_error *err)
         if (status != ULL_OK) {
             break;
         }
-        for (size_t j = 0; j < sizeof(leans) / sizeof(leans[0]) && status == ULL_OK; ++j) {
-            int64_t most = made->request.max_workspace;
-            int64_t lean = most > 0 && most < leans[j] ? most : leans[j];
-            if (j == 0 || lean != above) {
-                status = add_plan(made, program, values, micro_batch, lean, err);
-            }
-            above = lean;
-        }
+        status = add_plans(made, program, values, micro_batch, err);
         ull__program_destroy(program);
     }
     return status;
@@ -427,6 +418,7 @@ ull_status ull__infer_create(const struct ull__infer_request *request,
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to plan '%s'", request->model->name);
     }
     made->profile = *request->profile;
+    made->profile.most_workspace = request->max_workspace;
     made->request = *request;
     made->request.profile = &made->profile;
     ull_status status = prepare(made, err);

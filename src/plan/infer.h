@@ -4,7 +4,7 @@
  *     ull__infer_create(request) -> plans from the most memory to the least, the fastest first
  *     ull__infer_choose(budget)  -> the fastest one that fits
  *
- * A plan is a choice of how many samples go through at once, and of workspaces; which bits the weights have is the user's.
+ * A plan is a choice of how many samples go through at once, and of algorithms; which bits the weights have is the user's.
  * Weights in 8 bits are those of products and convolutions, with an f32 scale for each row of them, and products turn them
  * into 16 bits as they read; everything else has 16 bits.
  *
@@ -48,7 +48,6 @@ struct ull__infer_request {
 
 struct ull__infer_plan {
     int64_t micro_batch;      /* samples that go through at once */
-    int64_t lean_above;       /* items with a larger workspace do without */
     int64_t peak_bytes;       /* all regions, placed */
     int64_t passing_bytes;    /* of it: what a forward pass makes, workspace and gaps too */
     int64_t bytes[ULL_ROLES]; /* at the peak, by role; beside them the cache, and gaps */

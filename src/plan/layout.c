@@ -75,10 +75,8 @@ static bool place_persistent(const struct ull__program *program, bool offload,
     return true;
 }
 
-ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
-                            const struct ull__placed *order, const struct ull__stay *stays,
-                            int stay_count, uint64_t *offsets, uint64_t *height,
-                            struct ull_error *err)
+ull_status ull__place_stays(const struct ull__stay *stays, int stay_count, uint64_t alignment,
+                            uint64_t *offsets, uint64_t *height, struct ull_error *err)
 {
     size_t room = (size_t)stay_count + 1;
     struct ull__buffer *buffers = calloc(room, sizeof(*buffers));
@@ -87,8 +85,6 @@ ull_status ull__place_stays(const struct ull__program *program, uint64_t alignme
     ull_status status = ULL_E_NO_MEMORY;
     for (int i = 0; i < stay_count && buffers != NULL && of != NULL; ++i) {
         const struct ull__stay *stay = &stays[i];
-        int64_t bytes = stay->buffer == ULL_NONE ? program->items[order[stay->begin].item].workspace
-                                                 : program->buffers[stay->buffer].bytes;
         if (stay->joins != ULL_NONE) {
             of[i] = of[stay->joins];
             if (buffers[of[i]].upper < stay->end + 1) {
@@ -97,7 +93,7 @@ ull_status ull__place_stays(const struct ull__program *program, uint64_t alignme
             continue;
         }
         of[i] = count;
-        buffers[count++] = (struct ull__buffer){.size = (uint64_t)bytes,
+        buffers[count++] = (struct ull__buffer){.size = (uint64_t)stay->bytes,
                                                 .alignment = alignment,
                                                 .lower = stay->begin,
                                                 .upper = stay->end + 1};
@@ -142,18 +138,19 @@ ull_status ull__program_layout(const struct ull__program *program, const struct 
     if (layout->offsets != NULL && layout->persistent_offsets != NULL &&
         layout->host_offsets != NULL && layout->starts != NULL &&
         place_persistent(program, offload, layout)) {
-        status = ull__place_stays(program, profile->alignment, layout->order, layout->stays,
-                                  layout->stay_count, layout->offsets, &layout->passing_bytes, err);
+        status = ull__place_stays(layout->stays, layout->stay_count, profile->alignment,
+                                  layout->offsets, &layout->passing_bytes, err);
     }
     if (status != ULL_OK) {
         ull__plan_layout_finish(layout);
         return ull__fail(err, status, "no addresses for a plan");
     }
     for (int i = 0; i < layout->count; ++i) {
-        const struct ull__program_item *item = &program->items[layout->order[i].item];
-        double seconds = decision->lean[layout->order[i].item] ? item->lean_seconds : item->seconds;
-        layout->starts[i + 1] = layout->starts[i] + seconds;
-        layout->micro_count += !item->update;
+        int item = layout->order[i].item;
+        layout->starts[i + 1] =
+            layout->starts[i] + ull__item_choice(program, item, decision->algorithm[item])->seconds;
+        layout->micro_count += !program->items[item].update;
+        layout->prologue_count += program->items[item].prologue;
     }
     layout->peak_at = cost.peak_at;
     return ULL_OK;
@@ -169,7 +166,7 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
     if (status != ULL_OK) {
         return status;
     }
-    /* Sharded, or with room to bring the optimizer's state in: a part, or more, than what was placed. */
+    /* With room to bring the optimizer's state in. */
     if (of->offload_optimizer) {
         int64_t slots[2];
         ull__plan_staging(program, slots);
@@ -177,8 +174,6 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
         layout->staging_offsets[1] = layout->persistent_bytes + (uint64_t)slots[0];
     }
     layout->persistent_bytes = (uint64_t)of->persistent_bytes;
-    layout->step_bytes = (uint64_t)(of->bound_bytes - of->persistent_bytes -
-                                    (of->cost.peak_bytes - program->step_bytes));
     ull__plan_layout_bytes(planner, plan, layout, layout->peak_at, layout->at_peak);
     return ULL_OK;
 }
@@ -193,43 +188,26 @@ void ull__plan_layout_finish(struct ull__plan_layout *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
-/* What other devices hold of weights, gradients and state, or the host, is not here. */
-static void take_shares(const struct ull__planner *planner, const struct ull__plan *plan,
-                        const struct ull__program *program, int64_t bytes[ULL_ROLES])
-{
-    int64_t state = bytes[ULL_ROLE_OPTIMIZER] + bytes[ULL_ROLE_MASTER];
-    int64_t others = program->persistent_bytes - state - bytes[ULL_ROLE_PARAMETER];
-    int devices = planner->request.devices > 1 ? planner->request.devices : 1;
-    if (plan->zero_stage >= 3) {
-        bytes[ULL_ROLE_PARAMETER] = (int64_t)((double)bytes[ULL_ROLE_PARAMETER] * (1.0 / devices));
-    }
-    /* Those that live over micro-steps; what passes is added from the stays. */
-    bytes[ULL_ROLE_GRADIENT] =
-        plan->bound_bytes - plan->persistent_bytes - (plan->cost.peak_bytes - program->step_bytes);
-    int64_t kept = plan->persistent_bytes - others - bytes[ULL_ROLE_PARAMETER];
-    double share = state > 0 ? (double)kept / (double)state : 0;
-    bytes[ULL_ROLE_MASTER] =
-        plan->offload_optimizer ? 0 : (int64_t)((double)bytes[ULL_ROLE_MASTER] * share);
-    bytes[ULL_ROLE_OPTIMIZER] = kept - bytes[ULL_ROLE_MASTER];
-}
-
 void ull__plan_layout_bytes(const struct ull__planner *planner, int plan,
                             const struct ull__plan_layout *layout, int place,
                             int64_t bytes[ULL_ROLES])
 {
     const struct ull__program *program = ull__planner_program(planner, plan);
     memcpy(bytes, program->role_bytes, sizeof(program->role_bytes));
-    take_shares(planner, &planner->plans[plan], program, bytes);
+    if (planner->plans[plan].offload_optimizer) {
+        /* The rest of the state is in the host's memory, but for what is being updated. */
+        int64_t state = bytes[ULL_ROLE_OPTIMIZER] + bytes[ULL_ROLE_MASTER];
+        bytes[ULL_ROLE_OPTIMIZER] =
+            planner->plans[plan].persistent_bytes - (program->persistent_bytes - state);
+        bytes[ULL_ROLE_MASTER] = 0;
+    }
     for (int i = 0; i < layout->stay_count; ++i) {
         const struct ull__stay *stay = &layout->stays[i];
         int begin = stay->joins != ULL_NONE ? stay->begin + 1 : stay->begin;
         if (begin > place || stay->end < place) {
             continue;
         }
-        if (stay->buffer == ULL_NONE) {
-            bytes[ULL_ROLE_WORKSPACE] += program->items[layout->order[stay->begin].item].workspace;
-        } else {
-            bytes[program->buffers[stay->buffer].role] += program->buffers[stay->buffer].bytes;
-        }
+        bytes[stay->buffer == ULL_NONE ? ULL_ROLE_WORKSPACE : program->buffers[stay->buffer].role] +=
+            stay->bytes;
     }
 }

@@ -3,8 +3,7 @@
  *
  * Decisions are searched for each precision on the whole batch, and for the other variants those that were found are tried:
  * what is worth keeping hardly depends on the size of a micro-batch. They are carried over by the names of things: a
- * buffer by its tensor in the forward pass, which has the same number in every graph of a precision, an item by its place among
- * those with a workspace.
+ * buffer by its tensor in the forward pass, which has the same number in every graph of a precision. Algorithms are chosen anew.
  */
 #include "plan.h"
 
@@ -14,8 +13,8 @@
 #include "error.h"
 #include "plan_private.h"
 
-static bool put_plan(struct ull__planner *planner, const struct ull__plan *plan,
-                     const struct ull__decision *decision)
+bool ull__plan_put(struct ull__planner *planner, const struct ull__plan *plan,
+                   const struct ull__decision *decision)
 {
     const struct ull__program *program = planner->variants[plan->variant].program;
     if (planner->plan_count == planner->plan_room) {
@@ -57,29 +56,22 @@ void ull__plan_staging(const struct ull__program *program, int64_t slots[2])
     }
 }
 
-static double share_of(int devices, int stage, int from)
-{
-    return stage >= from ? 1.0 / devices : 1;
-}
-
 void ull__plan_account(const struct ull__planner *planner, struct ull__plan *plan)
 {
     const struct ull__plan_variant *variant = &planner->variants[plan->variant];
     const struct ull__program *program = variant->program;
     const struct ull__profile *profile = &planner->profile;
-    int devices = planner->request.devices > 1 ? planner->request.devices : 1;
     int64_t state = program->role_bytes[ULL_ROLE_OPTIMIZER] + program->role_bytes[ULL_ROLE_MASTER];
-    int64_t gradients = program->step_bytes, weights = program->role_bytes[ULL_ROLE_PARAMETER];
-    int64_t others = program->persistent_bytes - state - weights;
-    double full = (double)planner->request.batch / (double)devices / (double)variant->micro_batch;
+    /* The last micro-batch may be smaller. */
+    double micro_steps = (double)planner->request.batch / (double)variant->micro_batch;
+    int64_t kept_state = state;
     plan->precision = planner->graphs[variant->graph].precision;
     plan->chunked_loss = planner->graphs[variant->graph].chunked;
     plan->micro_batch = variant->micro_batch;
     plan->accumulation = variant->accumulation;
     plan->host_bytes = plan->cost.sent_bytes;
-    double micro_steps = devices > 1 ? (double)variant->accumulation : full;
+    plan->zero_stage = planner->graphs[variant->graph].zero_stage;
     double seconds = plan->cost.micro_seconds * micro_steps + plan->cost.update_seconds;
-    int64_t kept_state = (int64_t)((double)state * share_of(devices, plan->zero_stage, 1));
     if (plan->offload_optimizer) {
         plan->host_bytes += kept_state;
         seconds += 2 * (double)kept_state / profile->link_per_second;
@@ -87,17 +79,8 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
         ull__plan_staging(program, slots);
         kept_state = slots[0] + slots[1] < kept_state ? slots[0] + slots[1] : kept_state;
     }
-    int64_t kept_gradients = (int64_t)((double)gradients * share_of(devices, plan->zero_stage, 2));
-    int64_t kept_weights = (int64_t)((double)weights * share_of(devices, plan->zero_stage, 3));
-    plan->persistent_bytes = others + kept_state + kept_weights;
-    plan->bound_bytes =
-        plan->persistent_bytes + kept_gradients + plan->cost.peak_bytes - program->step_bytes;
-    if (devices > 1) {
-        /* A ring sends each byte of a gradient about twice; stage 3 gathers the weights twice a micro-step. */
-        double sent = 2.0 * (double)weights * (devices - 1) / devices;
-        seconds += sent / profile->link_per_second;
-        seconds += plan->zero_stage == 3 ? micro_steps * sent / profile->link_per_second : 0;
-    }
+    plan->persistent_bytes = program->persistent_bytes - state + kept_state;
+    plan->bound_bytes = plan->persistent_bytes + plan->cost.peak_bytes;
     plan->step_seconds = seconds;
 }
 
@@ -111,18 +94,12 @@ static int64_t host_budget(const struct ull__planner *planner)
 static bool offer(struct ull__planner *planner, int variant, const struct ull__decision *decision,
                   const struct ull__cost_of *cost)
 {
-    int stages = planner->request.devices > 1 && !planner->request.plain ? 4 : 1;
     int64_t host = host_budget(planner);
     for (int offload = 0; offload < (planner->request.plain ? 1 : 2); ++offload) {
-        for (int stage = 0; stage < stages; ++stage) {
-            struct ull__plan plan = {.variant = variant,
-                                     .cost = *cost,
-                                     .offload_optimizer = offload != 0,
-                                     .zero_stage = stage};
-            ull__plan_account(planner, &plan);
-            if ((plan.host_bytes <= host) && !put_plan(planner, &plan, decision)) {
-                return false;
-            }
+        struct ull__plan plan = {.variant = variant, .cost = *cost, .offload_optimizer = offload != 0};
+        ull__plan_account(planner, &plan);
+        if ((plan.host_bytes <= host) && !ull__plan_put(planner, &plan, decision)) {
+            return false;
         }
     }
     return true;
@@ -130,8 +107,8 @@ static bool offer(struct ull__planner *planner, int variant, const struct ull__d
 
 /* --- Carrying decisions from one program to another --- */
 
-static void carry(const struct ull__program *from, const struct ull__decision *decision,
-                  const struct ull__program *to, struct ull__decision *carried)
+void ull__plan_carry(const struct ull__program *from, const struct ull__decision *decision,
+                     const struct ull__program *to, struct ull__decision *carried)
 {
     for (int i = 0; i < from->buffer_count; ++i) {
         int tensor = from->buffers[i].tensor;
@@ -142,18 +119,36 @@ static void carry(const struct ull__program *from, const struct ull__decision *d
             }
         }
     }
-    int j = 0;
-    for (int i = 0; i < from->item_count; ++i) {
-        if (from->items[i].workspace == 0) {
+    /* Programs of one model differ in other items than those with several algorithms. */
+    for (int i = 0, j = 0; i < from->item_count; ++i) {
+        if (from->items[i].choice_count == 1) {
             continue;
         }
-        while (j < to->item_count && to->items[j].workspace == 0) {
+        while (j < to->item_count && to->items[j].choice_count == 1) {
             j += 1;
         }
         if (j < to->item_count) {
-            carried->lean[j++] = decision->lean[i];
+            int last = to->items[j].choice_count - 1;
+            carried->algorithm[j++] =
+                (uint8_t)(decision->algorithm[i] < last ? decision->algorithm[i] : last);
         }
     }
+}
+
+/* A decision with the fastest algorithms, with those for the least memory, and between. False without memory. */
+static bool put_fitted(struct ull__scheduler *scheduler, const struct ull__program *program,
+                       struct ull__decision *decision, struct ull__frontier *frontier)
+{
+    struct ull__cost_of cost;
+    memset(decision->algorithm, 0, (size_t)program->item_count);
+    ull__schedule(scheduler, decision, &cost);
+    bool fine = ull__frontier_put(frontier, program, decision, &cost);
+    int64_t lowest = ull__schedule_lowest(scheduler), highest = cost.peak_bytes;
+    for (int half = 1; half >= 0 && lowest < highest && fine; --half) {
+        ull__schedule_fit(scheduler, decision, lowest + half * ((highest - lowest) / 2), &cost);
+        fine = ull__frontier_put(frontier, program, decision, &cost);
+    }
+    return fine;
 }
 
 static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__frontier *frontier,
@@ -169,10 +164,8 @@ static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__
     int step = frontier->count / 96 + 1;
     for (int i = 0; i < frontier->count && fine; ++i) {
         if (i % step == 0 || i + 1 == frontier->count) {
-            struct ull__cost_of cost;
-            carry(source, &frontier->entries[i].decision, program, &decision);
-            ull__schedule(scheduler, &decision, &cost);
-            fine = ull__frontier_put(&here, program, &decision, &cost);
+            ull__plan_carry(source, &frontier->entries[i].decision, program, &decision);
+            fine = put_fitted(scheduler, program, &decision, &here);
         }
     }
     for (int i = 0; i < here.count && fine; ++i) {
@@ -257,9 +250,7 @@ static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err
 
 static ull_status find_plans(struct ull__planner *planner, struct ull_error *err)
 {
-    struct ull__search_options options = {.no_lean = planner->profile.meter != NULL,
-                                          .smallest_dropped = planner->request.recompute_min,
-                                          .most_workspace = planner->request.max_workspace,
+    struct ull__search_options options = {.smallest_dropped = planner->request.recompute_min,
                                           .host_bytes = host_budget(planner)};
     struct ull__plan_search searches[ULL_PLAN_GRAPHS];
     int count;
@@ -306,6 +297,7 @@ ull_status ull__planner_create(const struct ull__plan_request *request,
     }
     made->request = *request;
     made->profile = *request->profile;
+    made->profile.most_workspace = request->max_workspace;
     made->request.profile = &made->profile;
     if (request->devices > 1) {
         made->request.batch = request->batch / request->devices;
@@ -338,7 +330,7 @@ void ull__planner_destroy(struct ull__planner *planner)
     if (planner == NULL) {
         return;
     }
-    for (int i = 0; i < planner->plan_count; ++i) {
+    for (int i = 0; i < planner->plan_count + planner->given; ++i) {
         ull__decision_finish(&planner->plans[i].decision);
     }
     for (int i = 0; i < planner->variant_count; ++i) {

@@ -46,8 +46,9 @@ struct ull__plan_request {
     int64_t max_workspace; /* of one operator; 0: no bound */
     int64_t host_bytes;    /* budget of the host for what is sent there; ULL_NONE: the profile's */
     int devices;           /* that share the batch; 0: 1 */
+    unsigned zero_stages; /* of ZeRO that may be taken over several devices: bit i is stage i; 0: all */
     struct ull__progress *progress; /* NULL: nobody looks on */
-    bool each_variant; /* the frontier of each variant by itself, one after the other: for parallel.c, not to be chosen from */
+    bool each_variant; /* the frontier of each variant by itself, one after the other: no order of time over several */
     bool plain; /* one plan: no technique at all, in the precision that is asked for (auto: fp32) */
 };
 
@@ -101,7 +102,8 @@ int64_t ull__default_bn_group(int64_t batch);
 struct ull__plan_layout {
     const struct ull__placed *order;
     int count;
-    int micro_count; /* of `order`: those before are the micro-step's, the rest the update's */
+    int prologue_count; /* of `order`: these are done once, before the first micro-step */
+    int micro_count; /* of `order`: the rest of those before are the micro-step's, those after the update's */
     const struct ull__stay *stays;
     int stay_count;
     uint64_t *offsets; /* by stay, in the step region */

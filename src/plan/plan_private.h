@@ -11,6 +11,7 @@ struct ull__plan_graph {
     enum ull__precision precision;
     bool chunked;
     bool accumulates;
+    int zero_stage;
 };
 
 /* A graph with a micro-batch. */
@@ -20,7 +21,8 @@ struct ull__plan_variant {
     struct ull__program *program;
 };
 
-enum { ULL_PLAN_GRAPHS = 12, ULL_PLAN_VARIANTS = 160 };
+/* Precision, form of the loss, accumulation, and over several devices four stages of ZeRO. */
+enum { ULL_PLAN_GRAPHS = 2 * 2 * 2 * 4, ULL_PLAN_VARIANTS = 640 };
 
 struct ull__planner {
     struct ull__plan_request request;
@@ -33,6 +35,7 @@ struct ull__planner {
     int variant_count;
     struct ull__plan *plans;
     int plan_count, plan_room;
+    bool given; /* one more plan behind them, from elsewhere (given.h) */
 };
 
 /* One search, and what it found. */
@@ -45,6 +48,9 @@ struct ull__plan_search {
     struct ull_error error;
 };
 
+/* A decision for another program: for the tensors of the forward pass that both have. */
+void ull__plan_carry(const struct ull__program *from, const struct ull__decision *decision,
+                     const struct ull__program *to, struct ull__decision *carried);
 /* Whether two variants have one search. */
 bool ull__plan_same_search(const struct ull__planner *planner, int left, int right);
 /* Runs all searches, and waits for them. The frontiers of all *count are the caller's, also where one has failed. */
@@ -54,6 +60,14 @@ ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__se
 
 /* Fills in graphs and variants. */
 ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *err);
+/* A program for a micro-batch, unless there are too many: variant_count says. */
+ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
+                                 int64_t accumulation, struct ull_error *err);
+/* Whether the batch can be cut so: the statistics groups must stay whole. */
+bool ull__plan_can_cut(const struct ull__planner *planner, int64_t accumulation);
+/* Appends a plan, and a copy of the decision. False without memory. */
+bool ull__plan_put(struct ull__planner *planner, const struct ull__plan *plan,
+                   const struct ull__decision *decision);
 /* Room to bring the optimizer's state of two parameters in, one while the other is worked on: taken in turns. */
 void ull__plan_staging(const struct ull__program *program, int64_t slots[2]);
 /* Bytes and seconds of a plan whose variant, decision's cost and choices are set. */
@@ -63,9 +77,7 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
  * Offsets of stays, by lifetimes, and how high they reach; stays that take over each other's memory are one. ULL_E_NO_MEMORY,
  * or ULL_E_INVALID if the addresses do not pass the check (a bug).
  */
-ull_status ull__place_stays(const struct ull__program *program, uint64_t alignment,
-                            const struct ull__placed *order, const struct ull__stay *stays,
-                            int stay_count, uint64_t *offsets, uint64_t *height,
-                            struct ull_error *err);
+ull_status ull__place_stays(const struct ull__stay *stays, int stay_count, uint64_t alignment,
+                            uint64_t *offsets, uint64_t *height, struct ull_error *err);
 
 #endif

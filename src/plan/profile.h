@@ -8,14 +8,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ull__graph;
+#include "algorithms.h"
 
-/* A backend that says what a node takes, in the place of rules and rates. Then no node goes without its workspace. */
+/* A backend that says what a node takes, in the place of rules, tables and rates. */
 struct ull__meter {
     void *context;
     /* Bytes of workspace; below 0: it cannot run the node. */
     int64_t (*workspace)(void *context, const struct ull__graph *graph, int node,
                          const int64_t *values);
+    /* What it would run the node with, static text; NULL: not known. */
+    const char *(*algorithm)(void *context, const struct ull__graph *graph, int node,
+                             const int64_t *values);
+    /* By tensor: enum ull__tensor_layout; good until it is asked about other sizes. NULL without memory. */
+    const uint8_t *(*layouts)(void *context, const struct ull__graph *graph, const int64_t *values);
     /* Seconds; below 0: not known, the profile's rates count. */
     double (*seconds)(void *context, const struct ull__graph *graph, int node, const int64_t *values);
 };
@@ -35,7 +40,9 @@ struct ull__profile {
     double launch_seconds;         /* of one node */
     bool bf16, f16;                /* has matrix units for them */
 
-    /* Convolutions without a workspace take this much longer; 1: there is no other way. */
+    struct ull__algorithms algorithms; /* may be empty */
+    int64_t most_workspace; /* bytes of one operator, where it has an algorithm within it; 0: no bound */
+    /* Convolutions that no class of `algorithms` has, without a workspace, take this much longer; 1: there is no other way. */
     double lean_convolution;
 
     /* Beside the planned regions: the context, handles of libraries, captured graphs. */

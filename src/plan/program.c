@@ -14,35 +14,6 @@ static int64_t rounded(int64_t bytes, uint64_t alignment)
     return (bytes + unit - 1) / unit * unit;
 }
 
-double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t *values,
-                         const struct ull__profile *profile)
-{
-    const struct ull__node *of = &graph->nodes[node];
-    double measured = profile->meter != NULL
-                          ? profile->meter->seconds(profile->meter->context, graph, node, values)
-                          : -1;
-    if (measured >= 0) {
-        return measured;
-    }
-    struct ull__cost cost;
-    ull__op_cost(graph, node, values, &cost);
-    bool half = of->input_count > 0 && of->inputs[0] != ULL_NONE &&
-                ull__type_is_half(graph->tensors[of->inputs[0]].type);
-    double arithmetic =
-        cost.matrix_flops / (half ? profile->matrix_half_per_second : profile->matrix_per_second) +
-        cost.flops / profile->flops_per_second;
-    double rate =
-        (of->op->flags & ULL_OP_COPY) != 0 ? profile->link_per_second : profile->bytes_per_second;
-    double traffic = cost.bytes / rate;
-    return (arithmetic > traffic ? arithmetic : traffic) + profile->launch_seconds;
-}
-
-static bool is_convolution(const struct ull__op *op)
-{
-    return op == &ull__op_conv2d || op == &ull__op_conv2d_grad_input ||
-           op == &ull__op_conv2d_grad_weight || op == &ull__op_conv_transpose2d;
-}
-
 /* The buffer of a tensor's memory, made at its first use. ULL_NONE: an error. */
 static int buffer_of(struct ull__program *program, int tensor, const int64_t *values,
                      const struct ull__profile *profile, struct ull_error *err)
@@ -84,7 +55,8 @@ static void refer(struct ull__program *program, int first, int *count, int buffe
 }
 
 static ull_status add_item(struct ull__program *program, int at, const int64_t *values,
-                           const struct ull__profile *profile, int *refs, struct ull_error *err)
+                           const struct ull__profile *profile, int *refs, int *choice,
+                           struct ull_error *err)
 {
     const struct ull__graph *graph = program->graph;
     const struct ull__node *node = &graph->nodes[at];
@@ -94,6 +66,10 @@ static ull_status add_item(struct ull__program *program, int at, const int64_t *
                                        .inputs = *refs,
                                        .forward = node->pass == ULL_PASS_FORWARD,
                                        .update = node->phase == ULL_PHASE_UPDATE,
+                                       .gathers = node->pass == ULL_PASS_FORWARD &&
+                                                  node->op == &ull__op_collective &&
+                                                  node->attrs.collective.kind == ULL_ALL_GATHER,
+                                       .prologue = node->phase == ULL_PHASE_PROLOGUE,
                                        .inplace = (node->op->flags & ULL_OP_INPLACE) != 0};
     for (int i = 0; i < node->input_count; ++i) {
         if (node->inputs[i] != ULL_NONE) {
@@ -120,17 +96,16 @@ static ull_status add_item(struct ull__program *program, int at, const int64_t *
         }
     }
     *refs = item->outputs + item->output_count;
-    const struct ull__meter *meter = profile->meter;
-    int64_t workspace = meter != NULL ? meter->workspace(meter->context, graph, at, values)
-                                      : ull__op_workspace(graph, at, values);
-    if (workspace < 0 || workspace > INT64_MAX / 4) {
+    struct ull__choice *choices = &program->choices[*choice];
+    item->choices = *choice;
+    item->choice_count = ull__node_choices(graph, at, values, profile, choices);
+    if (item->choice_count == 0) {
         return ull__fail(err, ULL_E_INVALID, "%s (node %d) needs more workspace than there can be",
                          node->op->name, at);
     }
-    item->workspace = rounded(workspace, profile->alignment);
-    item->seconds = item->lean_seconds = ull__node_seconds(graph, at, values, profile);
-    if (is_convolution(node->op)) {
-        item->lean_seconds *= profile->lean_convolution;
+    *choice += item->choice_count;
+    for (int i = 0; i < item->choice_count; ++i) {
+        choices[i].workspace = rounded(choices[i].workspace, profile->alignment);
     }
     program->item_count += 1;
     return ULL_OK;
@@ -184,23 +159,24 @@ ull_status ull__program_create(const struct ull__graph *graph, const int64_t *va
     if (made != NULL) {
         made->graph = graph;
         made->items = calloc(nodes, sizeof(*made->items));
+        made->choices = calloc(nodes, ULL_CHOICES * sizeof(*made->choices));
         made->buffers = calloc(tensors, sizeof(*made->buffers));
         made->refs = calloc(refs, sizeof(*made->refs));
         made->buffer_of = malloc(tensors * sizeof(*made->buffer_of));
     }
-    if (made == NULL || made->items == NULL || made->buffers == NULL || made->refs == NULL ||
-        made->buffer_of == NULL) {
+    if (made == NULL || made->items == NULL || made->choices == NULL || made->buffers == NULL ||
+        made->refs == NULL || made->buffer_of == NULL) {
         ull__program_destroy(made);
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a program of %zu nodes", nodes - 1);
     }
     for (size_t i = 0; i < tensors; ++i) {
         made->buffer_of[i] = ULL_NONE;
     }
-    int used = 0;
+    int used = 0, choices = 0;
     ull_status status = ULL_OK;
     for (int i = 0; i < graph->node_count && status == ULL_OK; ++i) {
         if ((graph->nodes[i].op->flags & ULL_OP_VIEW) == 0) {
-            status = add_item(made, i, values, profile, &used, err);
+            status = add_item(made, i, values, profile, &used, &choices, err);
         }
     }
     if (status == ULL_OK) {
@@ -221,6 +197,7 @@ void ull__program_destroy(struct ull__program *program)
 {
     if (program != NULL) {
         free(program->items);
+        free(program->choices);
         free(program->buffers);
         free(program->refs);
         free(program->buffer_of);

@@ -9,6 +9,7 @@
 #ifndef ULLAGE_PLAN_PROGRAM_H
 #define ULLAGE_PLAN_PROGRAM_H
 
+#include "algorithms.h"
 #include "graph.h"
 #include "profile.h"
 
@@ -26,18 +27,20 @@ struct ull__program_buffer {
 
 struct ull__program_item {
     int node;
-    double seconds, lean_seconds; /* with and without the workspace */
-    int64_t workspace;            /* rounded up; 0: it has none */
-    int inputs, input_count;      /* places in `refs`: buffers, none twice */
+    int choices, choice_count; /* places in `choices` of its algorithms, at least one */
+    int inputs, input_count;   /* places in `refs`: buffers, none twice */
     int outputs, output_count;
     int first_input; /* the buffer of input 0; ULL_NONE */
     bool forward, update;
+    bool gathers; /* makes whole weights of the parts that devices have */
+    bool prologue; /* once a step, before the first micro-step; these are the first of the forward pass */
     bool inplace; /* output 0 may take the place of first_input */
-    bool once;    /* cannot be run again: it draws or writes what only one run may (none today) */
 };
 
 struct ull__program {
     const struct ull__graph *graph; /* must outlive the program */
+    /* Of each item from the fastest on; each of the others takes less workspace than those before it. */
+    struct ull__choice *choices;
     struct ull__program_item *items;
     int item_count;
     int forward_items; /* these are the first */
@@ -52,18 +55,22 @@ struct ull__program {
 };
 
 /*
- * ULL_E_INVALID: a size that overflows, naming the tensor. ULL_E_NO_MEMORY. Caller destroys.
+ * ULL_E_INVALID: a size that overflows, naming the tensor. ULL_E_NO_MEMORY. Caller destroys. Names of algorithms are the
+ * profile's, which must outlive the program.
  */
 ull_status ull__program_create(const struct ull__graph *graph, const int64_t *values,
                                const struct ull__profile *profile, struct ull__program **program,
                                struct ull_error *err);
 void ull__program_destroy(struct ull__program *program);
 
+/* An algorithm of an item, by its number in a decision; 0: the fastest. */
+static inline const struct ull__choice *ull__item_choice(const struct ull__program *program,
+                                                         int item, int algorithm)
+{
+    return &program->choices[program->items[item].choices + algorithm];
+}
+
 /* Puts items of the backward pass off that make more than they free. False without memory: nothing is changed. */
 bool ull__program_order(struct ull__program *program, const struct ull__profile *profile);
-
-/* Seconds of a node on a device: the larger of arithmetic and traffic, and a launch. */
-double ull__node_seconds(const struct ull__graph *graph, int node, const int64_t *values,
-                         const struct ull__profile *profile);
 
 #endif

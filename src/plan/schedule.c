@@ -32,6 +32,7 @@ struct ull__scheduler {
     int sent_count;
     int *to_leave;      /* by item of the forward pass: the first buffer whose last reader it is */
     int *next_to_leave; /* by buffer */
+    uint8_t *fitted;    /* by item: an algorithm, in ull__schedule_fit */
 };
 
 struct ull__scheduler *ull__scheduler_create(const struct ull__program *program,
@@ -54,9 +55,10 @@ struct ull__scheduler *ull__scheduler_create(const struct ull__program *program,
     made->left_at = calloc(buffers, sizeof(*made->left_at));
     made->to_leave = calloc(places, sizeof(*made->to_leave));
     made->next_to_leave = calloc(buffers, sizeof(*made->next_to_leave));
+    made->fitted = calloc(places, 1);
     if (made->order == NULL || made->starts == NULL || made->bytes == NULL || made->stays == NULL ||
         made->last == NULL || made->now == NULL || made->sent == NULL || made->left_at == NULL ||
-        made->to_leave == NULL || made->next_to_leave == NULL) {
+        made->to_leave == NULL || made->next_to_leave == NULL || made->fitted == NULL) {
         ull__scheduler_destroy(made);
         return NULL;
     }
@@ -86,6 +88,7 @@ void ull__scheduler_destroy(struct ull__scheduler *scheduler)
         free(scheduler->left_at);
         free(scheduler->to_leave);
         free(scheduler->next_to_leave);
+        free(scheduler->fitted);
         free(scheduler);
     }
 }
@@ -93,8 +96,8 @@ void ull__scheduler_destroy(struct ull__scheduler *scheduler)
 bool ull__decision_create(const struct ull__program *program, struct ull__decision *decision)
 {
     decision->keep = calloc((size_t)program->buffer_count + 1, 1);
-    decision->lean = calloc((size_t)program->item_count + 1, 1);
-    if (decision->keep == NULL || decision->lean == NULL) {
+    decision->algorithm = calloc((size_t)program->item_count + 1, 1);
+    if (decision->keep == NULL || decision->algorithm == NULL) {
         ull__decision_finish(decision);
         return false;
     }
@@ -109,7 +112,7 @@ bool ull__decision_create(const struct ull__program *program, struct ull__decisi
 void ull__decision_finish(struct ull__decision *decision)
 {
     free(decision->keep);
-    free(decision->lean);
+    free(decision->algorithm);
     *decision = (struct ull__decision){NULL, NULL};
 }
 
@@ -117,7 +120,7 @@ void ull__decision_copy(const struct ull__program *program, struct ull__decision
                         const struct ull__decision *from)
 {
     memcpy(to->keep, from->keep, (size_t)program->buffer_count);
-    memcpy(to->lean, from->lean, (size_t)program->item_count);
+    memcpy(to->algorithm, from->algorithm, (size_t)program->item_count);
 }
 
 static bool passes(const struct ull__scheduler *s, int buffer)
@@ -130,6 +133,7 @@ static int begin_stay(struct ull__scheduler *s, int buffer, int at)
     s->stays[s->stay_count] = (struct ull__stay){
         .buffer = buffer, .begin = at, .end = at, .joins = ULL_NONE, .before = ULL_NONE};
     if (buffer != ULL_NONE) {
+        s->stays[s->stay_count].bytes = s->program->buffers[buffer].bytes;
         s->stays[s->stay_count].before = s->last[buffer];
         s->last[buffer] = s->stay_count;
     }
@@ -138,8 +142,7 @@ static int begin_stay(struct ull__scheduler *s, int buffer, int at)
 
 static double item_seconds(const struct ull__scheduler *s, int item)
 {
-    const struct ull__program_item *of = &s->program->items[item];
-    return s->decision->lean[item] ? of->lean_seconds : of->seconds;
+    return ull__item_choice(s->program, item, s->decision->algorithm[item])->seconds;
 }
 
 /* Puts an item, whose inputs are in memory, at the end of the order. */
@@ -165,8 +168,9 @@ static void place(struct ull__scheduler *s, int at, bool again)
             s->stays[s->now[buffer]].end = here;
         }
     }
-    if (item->workspace > 0 && !s->decision->lean[at]) {
-        begin_stay(s, ULL_NONE, here);
+    int64_t workspace = ull__item_choice(program, at, s->decision->algorithm[at])->workspace;
+    if (workspace > 0) {
+        s->stays[begin_stay(s, ULL_NONE, here)].bytes = workspace;
     }
 }
 
@@ -312,19 +316,15 @@ static void join(struct ull__scheduler *s)
 
 static void count_bytes(struct ull__scheduler *s, struct ull__cost_of *cost)
 {
-    const struct ull__program *program = s->program;
     memset(s->bytes, 0, sizeof(*s->bytes) * (size_t)(s->count + 1));
     for (int i = 0; i < s->stay_count; ++i) {
         const struct ull__stay *stay = &s->stays[i];
-        int64_t bytes = stay->buffer == ULL_NONE
-                            ? program->items[s->order[stay->begin].item].workspace
-                            : program->buffers[stay->buffer].bytes;
         /* In place, the place where both are is counted once. */
         int begin = stay->joins != ULL_NONE ? stay->begin + 1 : stay->begin;
-        s->bytes[begin] += bytes;
-        s->bytes[stay->end + 1] -= bytes;
+        s->bytes[begin] += stay->bytes;
+        s->bytes[stay->end + 1] -= stay->bytes;
     }
-    int64_t live = program->step_bytes;
+    int64_t live = s->program->step_bytes;
     for (int i = 0; i < s->count; ++i) {
         live += s->bytes[i];
         s->bytes[i] = live;
@@ -341,7 +341,7 @@ static void count_seconds(const struct ull__scheduler *s, struct ull__cost_of *c
     for (int i = 0; i < s->count; ++i) {
         const struct ull__program_item *item = &program->items[s->order[i].item];
         double seconds = item_seconds(s, s->order[i].item);
-        *(item->update ? &cost->update_seconds : &cost->micro_seconds) += seconds;
+        *(item->update || item->prologue ? &cost->update_seconds : &cost->micro_seconds) += seconds;
         cost->again_seconds += s->order[i].again ? seconds : 0;
         for (int j = 0; j < item->output_count && s->order[i].again; ++j) {
             int buffer = program->refs[item->outputs + j];
@@ -373,6 +373,51 @@ void ull__schedule(struct ull__scheduler *s, const struct ull__decision *decisio
     count_bytes(s, cost);
     count_seconds(s, cost);
     cost->micro_seconds += waits;
+}
+
+/* --- Algorithms --- */
+
+/* Bytes at a place without workspace. */
+static int64_t bare(const struct ull__scheduler *s, int place)
+{
+    int item = s->order[place].item;
+    return s->bytes[place] -
+           ull__item_choice(s->program, item, s->decision->algorithm[item])->workspace;
+}
+
+void ull__schedule_fit(struct ull__scheduler *s, struct ull__decision *decision, int64_t level,
+                       struct ull__cost_of *cost)
+{
+    const struct ull__program *program = s->program;
+    bool changes = false;
+    memset(s->fitted, 0, (size_t)program->item_count);
+    for (int place = 0; place < s->count; ++place) {
+        int item = s->order[place].item, last = program->items[item].choice_count - 1;
+        int64_t room = level - bare(s, place);
+        while (s->fitted[item] < last &&
+               ull__item_choice(program, item, s->fitted[item])->workspace > room) {
+            s->fitted[item] += 1;
+        }
+    }
+    for (int i = 0; i < program->item_count; ++i) {
+        changes |= s->fitted[i] != decision->algorithm[i];
+    }
+    if (changes) {
+        memcpy(decision->algorithm, s->fitted, (size_t)program->item_count);
+        ull__schedule(s, decision, cost);
+    }
+}
+
+int64_t ull__schedule_lowest(const struct ull__scheduler *s)
+{
+    const struct ull__program *program = s->program;
+    int64_t lowest = 0;
+    for (int place = 0; place < s->count; ++place) {
+        int item = s->order[place].item, last = program->items[item].choice_count - 1;
+        int64_t bytes = bare(s, place) + ull__item_choice(program, item, last)->workspace;
+        lowest = bytes > lowest ? bytes : lowest;
+    }
+    return lowest;
 }
 
 const struct ull__placed *ull__schedule_order(const struct ull__scheduler *scheduler, int *count)

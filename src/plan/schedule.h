@@ -18,16 +18,16 @@ enum ull__keep {
     ULL_SEND, /* to the host after its last reader of the forward pass, and back before the next */
 };
 
-/* A decision: of every buffer (enum ull__keep; read of those of the forward pass), and of every item. */
+/* A decision: of every buffer (enum ull__keep; read of those of the forward pass), and of every item its algorithm. */
 struct ull__decision {
-    uint8_t *keep; /* by buffer */
-    uint8_t *lean; /* by item: without its workspace */
+    uint8_t *keep;      /* by buffer */
+    uint8_t *algorithm; /* by item: which of its choices (ull__item_choice); 0: the fastest */
 };
 
 struct ull__cost_of {
     int64_t peak_bytes;   /* of everything that is not persistent, accumulated gradients included */
     double micro_seconds; /* of one micro-step */
-    double update_seconds;
+    double update_seconds; /* and of what comes once before the micro-steps */
     double again_seconds;  /* of micro_seconds: what is done a second time */
     int64_t dropped_bytes; /* of buffers that are made again */
     int64_t sent_bytes;    /* to the host, a micro-step */
@@ -42,7 +42,8 @@ struct ull__placed {
 
 /* One stay of a buffer in memory. */
 struct ull__stay {
-    int buffer;     /* ULL_NONE: workspace of the item at `begin` */
+    int buffer; /* ULL_NONE: workspace of the item at `begin` */
+    int64_t bytes;
     int begin, end; /* places in the order; the last one included */
     int joins;      /* ULL_NONE, or the stay whose memory it takes over in place */
     int before;     /* the buffer's stay before this one; ULL_NONE */
@@ -56,7 +57,7 @@ struct ull__scheduler *ull__scheduler_create(const struct ull__program *program,
                                              const struct ull__profile *profile);
 void ull__scheduler_destroy(struct ull__scheduler *scheduler);
 
-/* The first decision: everything that the backward pass reads is kept, nothing is lean. Owned by the caller. */
+/* The first decision: everything that the backward pass reads is kept, algorithms are the fastest. Owned by the caller. */
 bool ull__decision_create(const struct ull__program *program, struct ull__decision *decision);
 void ull__decision_finish(struct ull__decision *decision);
 void ull__decision_copy(const struct ull__program *program, struct ull__decision *to,
@@ -65,6 +66,16 @@ void ull__decision_copy(const struct ull__program *program, struct ull__decision
 /* What a decision costs. */
 void ull__schedule(struct ull__scheduler *scheduler, const struct ull__decision *decision,
                    struct ull__cost_of *cost);
+
+/*
+ * Of the last one, for which `decision` and `cost` are: gives each item the fastest algorithm that keeps all places where it
+ * runs within `level` bytes, or its smallest. Where that changes anything it is scheduled again. What is sent to the host may take
+ * other times then, so the level can be missed: the cost says.
+ */
+void ull__schedule_fit(struct ull__scheduler *scheduler, struct ull__decision *decision,
+                       int64_t level, struct ull__cost_of *cost);
+/* The lowest level that algorithms can be fitted to. */
+int64_t ull__schedule_lowest(const struct ull__scheduler *scheduler);
 
 /* Of the last one: the order, and the stays; the scheduler's, until the next one. */
 const struct ull__placed *ull__schedule_order(const struct ull__scheduler *scheduler, int *count);

@@ -34,7 +34,7 @@ struct search {
 
 /* What can be done with one buffer or item. */
 struct move {
-    int buffer; /* ULL_NONE: the item becomes lean */
+    int buffer; /* ULL_NONE: the item takes its next smaller workspace */
     int item;
     enum ull__keep to;
     double score;
@@ -137,7 +137,7 @@ static double again_seconds(struct search *s, int buffer, int depth)
     }
     s->seen[buffer] = true;
     const struct ull__program_item *item = &s->program->items[of->item];
-    double total = item->seconds;
+    double total = ull__item_choice(s->program, of->item, 0)->seconds;
     for (int i = 0; i < item->input_count; ++i) {
         int input = s->program->refs[item->inputs + i];
         const struct ull__program_buffer *needs = &s->program->buffers[input];
@@ -164,6 +164,20 @@ static void insert(struct move *moves, int *count, int most, const struct move *
     moves[at] = *move;
 }
 
+/* The next smaller workspace of an item. */
+static void smaller_algorithm(const struct search *s, int item, struct move *moves, int *count,
+                              int most)
+{
+    int next = s->current.algorithm[item] + 1;
+    if (!s->options->fastest && next < s->program->items[item].choice_count) {
+        const struct ull__choice *from = ull__item_choice(s->program, item, next - 1);
+        const struct ull__choice *to = ull__item_choice(s->program, item, next);
+        double freed = (double)(from->workspace - to->workspace);
+        insert(moves, count, most,
+               &(struct move){ULL_NONE, item, ULL_KEEP, freed / (to->seconds - from->seconds + 1e-9)});
+    }
+}
+
 /* The most promising moves among what is in memory at a place. */
 static int moves_at(struct search *s, int place, struct move *moves, int most)
 {
@@ -176,13 +190,7 @@ static int moves_at(struct search *s, int place, struct move *moves, int most)
         }
         if (stay->buffer == ULL_NONE) {
             int at = order[stay->begin].item;
-            const struct ull__program_item *item = &s->program->items[at];
-            double more = item->lean_seconds - item->seconds;
-            if (!s->options->no_lean) {
-                insert(moves, &count, most,
-                       &(struct move){ULL_NONE, at, ULL_KEEP,
-                                      (double)item->workspace / (more + 1e-9)});
-            }
+            smaller_algorithm(s, at, moves, &count, most);
             continue;
         }
         const struct ull__program_buffer *buffer = &s->program->buffers[stay->buffer];
@@ -225,7 +233,7 @@ static int sends_at(struct search *s, int place, struct move *moves, int most)
 static void apply(struct ull__decision *decision, const struct move *move)
 {
     if (move->buffer == ULL_NONE) {
-        decision->lean[move->item] = 1;
+        decision->algorithm[move->item] += 1;
     } else {
         decision->keep[move->buffer] = (uint8_t)move->to;
     }
@@ -267,12 +275,16 @@ static void take_back(struct search *s, int64_t level, int most)
     struct move moves[TAKEN_BACK];
     int count = 0;
     most = most < TAKEN_BACK ? most : TAKEN_BACK;
+    if (!s->options->fastest) {
+        ull__schedule_fit(s->scheduler, &s->current, level, &s->cost);
+    }
     for (int i = 0; i < s->candidate_count; ++i) {
         int buffer = s->candidates[i];
         if (s->current.keep[buffer] != ULL_KEEP && s->program->buffers[buffer].backward) {
             insert(moves, &count, most,
-                   &(struct move){buffer, ULL_NONE, ULL_KEEP,
-                                  s->program->items[s->program->buffers[buffer].item].seconds});
+                   &(struct move){
+                       buffer, ULL_NONE, ULL_KEEP,
+                       ull__item_choice(s->program, s->program->buffers[buffer].item, 0)->seconds});
         }
     }
     for (int i = 0; i < count && s->schedules_left > 0; ++i) {
@@ -318,6 +330,53 @@ static void begin_at_cuts(struct search *s, const struct ull__decision *first)
         }
     }
     free(cut);
+}
+
+/* --- Algorithms --- */
+
+enum { FITS = 4 };
+
+/* Whether any item can do with less workspace. */
+static bool has_choices(const struct search *s)
+{
+    for (int i = 0; i < s->program->item_count && !s->options->fastest; ++i) {
+        if (s->program->items[i].choice_count > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Gives a decision the fastest algorithms for its peak, and for levels down to the lowest that they allow. */
+static void fit(struct search *s)
+{
+    struct ull__cost_of cost;
+    ull__schedule(s->scheduler, &s->current, &cost);
+    int64_t highest = cost.peak_bytes, lowest = ull__schedule_lowest(s->scheduler);
+    for (int i = 0; i < FITS && !s->failed; ++i) {
+        int64_t level = highest - (int64_t)((double)(highest - lowest) * i / (FITS - 1));
+        ull__schedule_fit(s->scheduler, &s->current, level, &cost);
+        s->failed |= cost.sent_bytes <= s->options->host_bytes &&
+                     !ull__frontier_put(s->frontier, s->program, &s->current, &cost);
+        if (lowest >= highest) {
+            break;
+        }
+    }
+}
+
+/* All decisions of the frontier as it is. */
+static void fit_all(struct search *s)
+{
+    struct ull__frontier before = {NULL, 0, 0};
+    for (int i = 0; i < s->frontier->count && !s->failed; ++i) {
+        const struct ull__found *found = &s->frontier->entries[i];
+        s->failed |= !ull__frontier_put(&before, s->program, &found->decision, &found->cost);
+    }
+    for (int i = 0; i < before.count && !s->failed; ++i) {
+        ull__decision_copy(s->program, &s->current, &before.entries[i].decision);
+        fit(s);
+    }
+    ull__frontier_finish(&before);
 }
 
 /* --- The whole --- */
@@ -434,6 +493,9 @@ static ull_status run(struct search *s, const struct ull__decision *first)
             wander(s, s->schedules_left < WANDERINGS ? s->schedules_left : WANDERINGS);
         }
     }
+    if (has_choices(s)) {
+        fit_all(s);
+    }
     return s->failed ? ULL_E_NO_MEMORY : ULL_OK;
 }
 
@@ -460,8 +522,11 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
     if (s.scheduler != NULL && s.candidates != NULL && s.seen != NULL &&
         ull__decision_create(program, &first) && ull__decision_create(program, &s.current) &&
         ull__decision_create(program, &s.trial)) {
-        for (int i = 0; i < program->item_count && options->most_workspace > 0; ++i) {
-            first.lean[i] = program->items[i].workspace > options->most_workspace;
+        /* Weights that are cut are there to be whole only while they are used; to keep them is what may be tried. */
+        for (int i = 0; i < program->item_count; ++i) {
+            for (int j = 0; j < program->items[i].output_count && program->items[i].gathers; ++j) {
+                first.keep[program->refs[program->items[i].outputs + j]] = ULL_DROP;
+            }
         }
         find_candidates(&s);
         status = run(&s, &first);

@@ -4,12 +4,13 @@
  * The result does not depend on a budget, nor on time or addresses: the same program gives the same decisions. No
  * one of them is dominated: less memory is always slower.
  *
- * How: from what keeps everything downwards, dropping (or sending to the host, or taking away a workspace) what frees the
+ * How: from what keeps everything downwards, dropping (or sending to the host, or giving a smaller workspace) what frees the
  * most bytes above a level for the least time; at each of some levels what was dropped is taken back where it turns
  * out that there is room. Beside that, from decisions that keep only what crosses cuts of the forward pass, of which
  * checkpoints at each block and at every √n-th are some; and from what was found by random changes, which at the end with
  * the least memory may also cross flat places. All that is met on the way is remembered. Programs with few
- * buffers are searched through completely.
+ * buffers are searched through completely. Algorithms do not change the order, so for what was found those that suit a
+ * level are simply the fastest that fit at each place: each decision is given them at some levels.
  *
  * What it cannot do: prove that a larger program's decisions are the best; tests compare them with exact ones.
  */
@@ -31,10 +32,10 @@ struct ull__frontier {
 
 struct ull__search_options {
     int64_t smallest_dropped; /* bytes; smaller buffers are kept */
-    bool no_drop, no_lean;
-    int64_t host_bytes;     /* what may be sent to the host, together; 0: nothing */
-    int64_t most_workspace; /* items that need more are lean from the start; 0: no bound */
-    int levels;             /* 0: 24 */
+    bool no_drop;
+    bool fastest;       /* algorithms only */
+    int64_t host_bytes; /* what may be sent to the host, together; 0: nothing */
+    int levels;         /* 0: 24 */
     long schedules; /* about how many decisions are tried; 0: as many as a second or so allows */
     struct ull__progress *progress; /* counts them; NULL: nobody looks on */
 };

@@ -41,7 +41,9 @@ bool ull__plan_same_search(const struct ull__planner *planner, int left, int rig
 {
     const struct ull__plan_graph *a = &planner->graphs[planner->variants[left].graph];
     const struct ull__plan_graph *b = &planner->graphs[planner->variants[right].graph];
-    return a->precision == b->precision && a->chunked == b->chunked;
+    /* Weights that are gathered are nodes of the forward pass. */
+    return a->precision == b->precision && a->chunked == b->chunked &&
+           (a->zero_stage == 3) == (b->zero_stage == 3);
 }
 
 ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__search_options *options,

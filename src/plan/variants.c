@@ -43,7 +43,7 @@ int64_t ull__default_bn_group(int64_t batch)
 }
 
 static ull_status add_graph(struct ull__planner *planner, enum ull__precision precision,
-                            bool chunked, bool accumulates, struct ull_error *err)
+                            bool chunked, bool accumulates, int stage, struct ull_error *err)
 {
     struct ull__graph *chunks = chunked ? ull__chunk_loss(planner->model) : NULL;
     if (chunked && chunks == NULL) {
@@ -54,6 +54,11 @@ static ull_status add_graph(struct ull__planner *planner, enum ull__precision pr
                                    ? ull__graph_copy(from)
                                    : ull__mixed_precision(from, precisions[precision].type);
     ull__graph_destroy(chunks);
+    if (graph != NULL && planner->request.devices > 1) {
+        struct ull__graph *whole = graph;
+        graph = ull__data_parallel(whole, planner->request.devices, stage);
+        ull__graph_destroy(whole);
+    }
     if (graph == NULL) {
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to plan '%s'", planner->model->name);
     }
@@ -63,6 +68,8 @@ static ull_status add_graph(struct ull__planner *planner, enum ull__precision pr
                                         .accumulate = accumulates,
                                         .loss_scale = scaled,
                                         .scale = planner->request.scale,
+                                        .devices = planner->request.devices,
+                                        .zero_stage = stage,
                                         .consume = !planner->request.plain && !accumulates &&
                                                    !scaled && !clipped};
     ull_status status = ull__step_build(graph, &options, err);
@@ -71,7 +78,7 @@ static ull_status add_graph(struct ull__planner *planner, enum ull__precision pr
         return status;
     }
     planner->graphs[planner->graph_count++] =
-        (struct ull__plan_graph){graph, precision, chunked, accumulates};
+        (struct ull__plan_graph){graph, precision, chunked, accumulates, stage};
     return ULL_OK;
 }
 
@@ -83,15 +90,16 @@ static void widen_workspaces(const struct ull__planner *planner, struct ull__pro
     int64_t values[ULL_SYMBOLS], unit = (int64_t)planner->profile.alignment;
     ull__graph_values(program->graph, rest, values);
     for (int i = 0; i < program->item_count; ++i) {
-        struct ull__program_item *item = &program->items[i];
-        int64_t workspace = meter->workspace(meter->context, program->graph, item->node, values);
+        struct ull__choice *choice = &program->choices[program->items[i].choices];
+        int64_t workspace =
+            meter->workspace(meter->context, program->graph, program->items[i].node, values);
         workspace = (workspace + unit - 1) / unit * unit;
-        item->workspace = workspace > item->workspace ? workspace : item->workspace;
+        choice->workspace = workspace > choice->workspace ? workspace : choice->workspace;
     }
 }
 
-static ull_status add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
-                              int64_t accumulation, struct ull_error *err)
+ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_t micro_batch,
+                                 int64_t accumulation, struct ull_error *err)
 {
     int64_t values[ULL_SYMBOLS];
     struct ull__plan_variant *variant = &planner->variants[planner->variant_count];
@@ -110,8 +118,7 @@ static ull_status add_variant(struct ull__planner *planner, int graph, int64_t m
     return status;
 }
 
-/* Whether the batch can be cut so: the statistics groups must stay whole. */
-static bool can_cut(const struct ull__planner *planner, int64_t accumulation)
+bool ull__plan_can_cut(const struct ull__planner *planner, int64_t accumulation)
 {
     int64_t batch = planner->request.batch, micro = (batch + accumulation - 1) / accumulation;
     int64_t most = planner->request.max_accumulation;
@@ -127,28 +134,33 @@ ull_status ull__plan_variants(struct ull__planner *planner, struct ull_error *er
 {
     static const int64_t cuts[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024};
     enum ull__precision asked = planner->request.precision;
+    int stages = planner->request.devices > 1 && !planner->request.plain ? 4 : 1;
+    int kinds = planner->request.plain ? 1 : 2 * stages * 2;
     enum ull__precision half =
         planner->profile.bf16 || !planner->profile.f16 ? ULL_PRECISION_BF16 : ULL_PRECISION_F16;
     for (enum ull__precision p = ULL_PRECISION_F32; p <= ULL_PRECISION_F16; ++p) {
         bool wanted =
             p == asked || (asked == ULL_PRECISION_AUTO &&
                            (p == ULL_PRECISION_F32 || (p == half && !planner->request.plain)));
-        for (int kind = 0; kind < (planner->request.plain ? 1 : 4) && wanted; ++kind) {
-            bool accumulates = (kind & 1) != 0;
-            if (accumulates && planner->request.batch == 1) {
+        for (int kind = 0; kind < kinds && wanted; ++kind) {
+            bool accumulates = (kind & 1) != 0, chunked = kind / (2 * stages) != 0;
+            int stage = stages > 1 ? kind / 2 % stages : 0;
+            unsigned allowed = planner->request.zero_stages;
+            bool fits = stages == 1 || allowed == 0 || (allowed >> stage & 1) != 0;
+            if (!fits || (accumulates && planner->request.batch == 1)) {
                 continue;
             }
             int graph = planner->graph_count;
-            ull_status status = add_graph(planner, p, (kind & 2) != 0, accumulates, err);
+            ull_status status = add_graph(planner, p, chunked, accumulates, stage, err);
             if (status == ULL_OK && planner->graph_count > graph && !accumulates) {
-                status = add_variant(planner, graph, planner->request.batch, 1, err);
+                status = ull__plan_add_variant(planner, graph, planner->request.batch, 1, err);
             }
             for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]) && status == ULL_OK &&
                                accumulates && planner->graph_count > graph;
                  ++i) {
-                if (can_cut(planner, cuts[i])) {
+                if (ull__plan_can_cut(planner, cuts[i])) {
                     int64_t micro = (planner->request.batch + cuts[i] - 1) / cuts[i];
-                    status = add_variant(planner, graph, micro, cuts[i], err);
+                    status = ull__plan_add_variant(planner, graph, micro, cuts[i], err);
                 }
             }
             if (status != ULL_OK) {

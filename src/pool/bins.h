@@ -39,9 +39,7 @@ struct ull__bins {
 static inline unsigned int ull__bin_of(uint64_t size)
 {
     uint64_t units = size >> ULL_UNIT_SHIFT;
-    if (units < ULL_STEPS)
-        return (unsigned int)units;
-    unsigned int above = 63 - ULL_STEP_SHIFT - (unsigned int)__builtin_clzll(units);
+    unsigned int above = 63 - ULL_STEP_SHIFT - (unsigned int)__builtin_clzll(units | ULL_STEPS);
     uint64_t bin = above * (uint64_t)ULL_STEPS + (units >> above);
     return bin < ULL_BINS ? (unsigned int)bin : ULL_BINS - 1;
 }
@@ -73,6 +71,7 @@ static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__b
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
+    c->bin = bin;
     if (bin < bins->heaps && ull__heap_add(&bins->heap[bin], c)) {
         ull__bins_set(bins, bin);
         return;
@@ -105,8 +104,9 @@ static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__b
 static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__bins *bins,
                                                                    struct ull__chunk *c)
 {
-    unsigned int bin = ull__bin_of(c->size);
+    unsigned int bin = c->bin;
     struct ull__chunk **at = &bins->root[bin];
+    c->uses = 0;
     if (ull__heap_has(c)) {
         ull__heap_remove(&bins->heap[bin], c);
         if (bins->heap[bin].count == 0 && !*at)

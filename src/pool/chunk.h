@@ -15,7 +15,8 @@ enum ull__chunk_state {
     ULL_SHADOW,  /* whole slots whose pages are to be used through other addresses now */
     ULL_HOLE,    /* whole slots without pages */
     ULL_LENT,    /* the end of a slot, in use through a view that begins with it, see share.c */
-    ULL_REST     /* what is before it in the first slot of that view */
+    ULL_REST,    /* what is before it in the first slot of that view */
+    ULL_TAKEN    /* a piece of a front's block, in use by the program, see block.c */
 };
 
 struct ull__chunk {
@@ -30,8 +31,15 @@ struct ull__chunk {
             const char *tag;
         } live;
     } u;
-    uint64_t seq; /* FREE, SHADOW, WAITING: the free of the lane that must have passed for others */
-    uint32_t uses; /* LIVE, WAITING: the first of pool->uses, 0 for none */
+    union {
+        uint64_t seq; /* FREE, SHADOW, WAITING: the free of the lane that must have passed for others */
+        struct ull__chunk *block; /* in a front: see block.c */
+    };
+    union {
+        uint32_t uses; /* WAITING, LIVE if in no front: the first of pool->uses, 0 for none; else 0 */
+        uint32_t bin;   /* FREE: where it is */
+        uint32_t front; /* LIVE, in one: which, see front_mark */
+    };
     uint16_t lane; /* FREE, SHADOW, WAITING: whose it is; LIVE: the graph's that it belongs to, or 0 */
     /* Bytes of their own: a bit field that is written narrow and read wide stalls for 15 cycles. */
     uint8_t state, tier;

@@ -3,13 +3,15 @@
  *
  * One lock over a pool lets two threads do less together than one alone: what each of them changed has to go to
  * the other's cache first. So once threads are seen to wait for the pool's lock, each stream gets a front
- * with a lock of its own. What is freed on the stream is loose there: still a chunk in use for the pool,
- * joined with nothing. A request of exactly its size takes it, which is a best fit. All else goes to the pool.
+ * with a lock of its own, which has blocks of memory and cuts and joins in them as the pool does (block.c). What it has
+ * nothing for goes to the pool, which gives it the whole free chunk that fits best.
  *
- * What is loose is free for everybody. A request that finds nothing in the pool lets the pool take back from its
- * own front, one chunk after the other, until it fits; then what is loose of its kind, small or
- * large, in all fronts; and before a new page is taken or a request is refused, everything. So it is
- * before the pool tells about itself, with all fronts locked: what it tells is of one moment.
+ * What is free in a front is free for everybody. A request that finds nothing in the pool first has the blocks of its
+ * own front merged. Then one free piece of its size is taken back from another front; then all that its own
+ * front has free; then, of its kind, small or large, all that is free in all fronts; and before a new page is taken
+ * or a request is refused, everything. So it is before the pool tells about itself, with all fronts locked: what it
+ * tells is of one moment. Others' large pieces before the own small ones, since taking all back costs many requests
+ * a way to the pool until the front has blocks again.
  *
  * Peaks are exact. A front may add to what is in use only as much as is sure to stay below the peak that was
  * seen already (its room); beyond that the request goes to the pool, which adds everything up.
@@ -19,8 +21,10 @@
  * for a while. Memory with an alignment, of graphs, and used on several streams passes by the fronts, and a device
  * with regions has none: where its memory is takes the pool's lock to find out.
  *
- * What it cannot do: where hardly a page is to spare, threads take each other's pages all the time, and views are made
- * of them; that is under the pool's lock, and such a pool does not come to rest.
+ * Requests that are served through views pass by too: as soon as they are free, their pages are to be at home again.
+ *
+ * What it cannot do: where hardly a page is to spare, threads take each other's pages all the time, under the pool's
+ * lock; and a front that lacks a piece walks over all of its blocks.
  *
  * Locks: pool->lock before those of fronts, those in the order of the list. A front is never freed before the pool.
  */
@@ -29,154 +33,51 @@
 
 #include "pool_private.h"
 
-/*
- * Loose chunks of an age at most. When there are so many, the pool takes back the old ones, which takes it some
- * 20 us, and the young ones are old: so sizes that nobody asks for any more go. LOOKS: for one of a size in its bin.
- */
-enum { MOST_LOOSE = 1024, LOOKS = 8, YOUNG = 0, OLD = 1 };
+/* --- back to the pool ---------------------------------------------------------------------------------------- */
 
-struct bins_range {
-    unsigned int first, end;
-};
-
-/* --- loose chunks ------------------------------------------------------------------------------------------ */
-
-/* A loose chunk of the size, among those freed last, to be in use again; or NULL. */
-static struct ull__chunk *pop(struct ull__front *f, int age, unsigned int bin, uint64_t size)
+/* The pool's lock is held, the front's need not be. */
+static void free_ready(struct ull_pool *pool, const struct ull__front *f, struct ull__chunk *ready)
 {
-    struct ull__bins *bins = f->loose[age];
-    struct ull__chunk **at = &bins->root[bin];
-    for (int i = 0; *at && (*at)->size != size; at = &(*at)->u.free.left) {
-        if (++i == LOOKS)
-            return NULL;
+    while (ready) {
+        struct ull__chunk *c = ready;
+        ready = c->u.free.left;
+        ull__make_free(pool, c, f->lane, ++pool->lanes[f->lane].seq, 0, 0);
     }
-    struct ull__chunk *c = *at;
-    if (!c)
-        return NULL;
-    *at = c->u.free.left;
-    if (!bins->root[bin])
-        ull__bins_clear(bins, bin);
-    f->loose_count[age]--;
-    return c;
-}
-
-static struct ull__chunk *look(struct ull__front *f, uint64_t size)
-{
-    unsigned int bin = ull__bin_of(size);
-    struct ull__chunk *c = pop(f, YOUNG, bin, size);
-    return c ? c : pop(f, OLD, bin, size);
-}
-
-static void push(struct ull__front *f, struct ull__chunk *c)
-{
-    unsigned int bin = ull__bin_of(c->size);
-    struct ull__bins *bins = f->loose[YOUNG];
-    if (!bins->root[bin])
-        ull__bins_set(bins, bin);
-    c->u.free.left = bins->root[bin];
-    bins->root[bin] = c;
-    f->loose_count[YOUNG]++;
-}
-
-/* Frees on their lane what was loose, and counts it; the pool's lock is held, the front's need not be. */
-static uint64_t give_back_loose(struct ull_pool *pool, struct ull__bins *bins, uint16_t lane)
-{
-    uint64_t count = 0;
-    for (unsigned int bin = ull__bins_next(bins, 0); bin < ULL_BINS;
-         bin = ull__bins_next(bins, bin + 1)) {
-        struct ull__chunk *c = bins->root[bin];
-        bins->root[bin] = NULL;
-        ull__bins_clear(bins, bin);
-        while (c) {
-            struct ull__chunk *next = c->u.free.left;
-            ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
-            c = next;
-            count++;
-        }
-    }
-    return count;
-}
-
-static struct bins_range range_of(const struct ull_pool *pool, enum ull__loose which)
-{
-    unsigned int middle = ull__bin_of(pool->options.small_bytes) + 1;
-    return (struct bins_range){.first = which == ULL_LOOSE_LARGE ? middle : 0,
-                               .end = which == ULL_LOOSE_SMALL ? middle : ULL_BINS};
-}
-
-/* Moves lists of the front that are in the range to its spare ones. */
-static bool detach(struct ull__front *f, int age, struct bins_range range)
-{
-    bool any = false;
-    for (unsigned int bin = ull__bins_next(f->loose[age], range.first); bin < range.end;
-         bin = ull__bins_next(f->loose[age], bin + 1)) {
-        f->spare->root[bin] = f->loose[age]->root[bin];
-        ull__bins_set(f->spare, bin);
-        f->loose[age]->root[bin] = NULL;
-        ull__bins_clear(f->loose[age], bin);
-        any = true;
-    }
-    return any;
 }
 
 bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which)
 {
-    struct bins_range range = range_of(pool, which);
-    bool any = false;
-    for (int age = YOUNG; age <= OLD; age++) {
-        ull__lock(&f->lock);
-        bool some = detach(f, age, range);
-        ull__unlock(&f->lock);
-        if (!some)
-            continue;
-        uint64_t count = give_back_loose(pool, f->spare, f->lane);
-        ull__lock(&f->lock);
-        f->loose_count[age] -= count;
-        ull__unlock(&f->lock);
-        any = true;
-    }
+    struct ull__chunk *ready = NULL;
+    ull__lock(&f->lock);
+    bool any = ull__blocks_dissolve(pool, f, which, &ready);
+    ull__unlock(&f->lock);
+    free_ready(pool, f, ready);
     return any;
 }
 
-bool ull__front_drain_one(struct ull_pool *pool, struct ull__front *f, uint64_t size, bool small)
+bool ull__front_merge(struct ull_pool *pool, struct ull__front *f)
 {
-    struct bins_range range = range_of(pool, small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE);
-    struct ull__chunk *c = NULL;
     ull__lock(&f->lock);
-    unsigned int bin[2];
-    for (int age = YOUNG; age <= OLD; age++)
-        bin[age] = ull__bins_next(f->loose[age], ull__bin_of(size));
-    int age = bin[OLD] < bin[YOUNG] ? OLD : YOUNG;
-    if (bin[age] >= range.end) {
-        for (age = YOUNG; age <= OLD; age++) {
-            bin[age] = ull__bins_before(f->loose[age], range.end);
-            bin[age] = bin[age] < range.end ? bin[age] : 0; /* no chunk is in bin 0 */
-        }
-        age = bin[OLD] > bin[YOUNG] ? OLD : YOUNG;
-    }
-    if (bin[age] > 0 && bin[age] >= range.first)
-        c = pop(f, age, bin[age], f->loose[age]->root[bin[age]]->size);
+    bool any = ull__blocks_merge(pool, f);
     ull__unlock(&f->lock);
-    if (c)
-        ull__make_free(pool, c, f->lane, ++pool->lanes[f->lane].seq, 0, 0);
-    return c != NULL;
+    return any;
 }
 
-void ull__front_age(struct ull_pool *pool, struct ull__front *f)
+bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small)
 {
-    ull__lock(&f->lock);
-    bool full = f->loose_count[YOUNG] >= MOST_LOOSE;
-    if (full) {
-        struct ull__bins *old = f->loose[OLD];
-        f->loose[OLD] = f->loose[YOUNG];
-        f->loose_count[OLD] = f->loose_count[YOUNG];
-        f->loose[YOUNG] = f->spare;
-        f->loose_count[YOUNG] = 0;
-        f->spare = old;
+    for (unsigned int i = 0; i < pool->front_count; i++) {
+        struct ull__front *f = pool->fronts[i];
+        struct ull__chunk *ready = NULL;
+        ull__lock(&f->lock);
+        struct ull__chunk *c = ull__bins_find(f->free[small], size, 0);
+        if (c)
+            ull__block_dissolve(pool, f, c->block, &ready);
+        ull__unlock(&f->lock);
+        free_ready(pool, f, ready);
+        if (c)
+            return true;
     }
-    ull__unlock(&f->lock);
-    if (full)
-        give_back_loose(pool, f->spare, f->lane);
+    return false;
 }
 
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which)
@@ -187,6 +88,19 @@ bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which)
     return any;
 }
 
+uint64_t ull__fronts_idle(struct ull_pool *pool)
+{
+    uint64_t pages = 0;
+    for (unsigned int i = 0; i < pool->front_count; i++) {
+        struct ull__front *f = pool->fronts[i];
+        ull__lock(&f->lock);
+        pages += f->idle_low;
+        f->idle_low = f->free_pages;
+        ull__unlock(&f->lock);
+    }
+    return pages;
+}
+
 static ull__stream stream_of(const struct ull_pool *pool, const struct ull__front *f)
 {
     return atomic_load_explicit(&pool->front_streams[f->index], memory_order_relaxed);
@@ -194,16 +108,31 @@ static ull__stream stream_of(const struct ull_pool *pool, const struct ull__fron
 
 /* --- the short way ------------------------------------------------------------------------------------------- */
 
+/* The pool looks after events and idle pages now and then; if it is busy, the next time. */
+__attribute__((noinline)) static void look_after(struct ull_pool *pool)
+{
+    if (!ull__lock_if_free(&pool->lock))
+        return;
+    pool->clock += ULL_SAMPLE - pool->clock % ULL_SAMPLE;
+    ull__tick(pool);
+    ull__unlock(&pool->lock);
+}
+
 /* The front of the stream, locked, and in *began the time if the operation is timed; or NULL. */
-static struct ull__front *enter_front(struct ull_pool *pool, ull__stream stream, uint64_t *began)
+static inline __attribute__((always_inline)) struct ull__front *
+enter_front(struct ull_pool *pool, ull__stream stream, uint64_t *began)
 {
     struct ull__front *f = ull__front_of(pool, stream);
     if (!f)
         return NULL;
     ull__lock(&f->lock);
     uint64_t phase = ++f->operations % ULL_SAMPLE;
-    /* One in ULL_SAMPLE goes to the pool, which looks after events and idle pages then. */
-    if (!f->open || phase == 0 || stream_of(pool, f) != stream) {
+    if (__builtin_expect(phase == 0, 0)) {
+        ull__unlock(&f->lock);
+        look_after(pool);
+        ull__lock(&f->lock);
+    }
+    if (!f->open || stream_of(pool, f) != stream) {
         ull__unlock(&f->lock);
         return NULL;
     }
@@ -211,7 +140,8 @@ static struct ull__front *enter_front(struct ull_pool *pool, ull__stream stream,
     return f;
 }
 
-static void leave_front(const struct ull_pool *pool, struct ull__front *f, uint64_t began)
+static inline __attribute__((always_inline)) void leave_front(const struct ull_pool *pool,
+                                                              struct ull__front *f, uint64_t began)
 {
     f->in_use_sum += f->others + (uint64_t)f->in_use;
     if (began)
@@ -219,22 +149,33 @@ static void leave_front(const struct ull_pool *pool, struct ull__front *f, uint6
     ull__unlock(&f->lock);
 }
 
+/* In use from now on, or NULL. */
+static inline __attribute__((always_inline)) struct ull__chunk *
+take(const struct ull_pool *pool, struct ull__front *f, uint64_t size, bool small)
+{
+    struct ull__chunk *c =
+        ull__table_ensure(&f->live, 1) ? ull__piece_take(pool, f, size, small) : NULL;
+    if (c)
+        ull__table_add(&f->live, c);
+    return c;
+}
+
 bool ull__front_allocate(struct ull_pool *pool, const struct ull_request *request, void **address)
 {
     uint64_t began, size = (request->bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
-    struct ull__front *f = enter_front(pool, request->stream, &began);
+    struct ull__front *f = size >= request->bytes ? enter_front(pool, request->stream, &began) : NULL;
     if (!f)
         return false;
     bool room = f->in_use + (int64_t)size <= f->room &&
                 f->requested + (int64_t)request->bytes <= f->room_requested;
-    struct ull__chunk *c = room ? look(f, size) : NULL;
+    bool small = request->bytes <= pool->options.small_bytes && request->bytes <= pool->page_bytes;
+    struct ull__chunk *c = room ? take(pool, f, size, small) : NULL;
     if (!c) {
         ull__unlock(&f->lock);
         return false;
     }
     c->u.live.requested = request->bytes;
     c->u.live.tag = request->tag;
-    ull__table_add(&f->live, c);
     f->in_use += (int64_t)size;
     f->requested += (int64_t)request->bytes;
     f->count++;
@@ -251,8 +192,7 @@ bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream
     struct ull__front *f = enter_front(pool, stream, &began);
     if (!f)
         return false;
-    struct ull__chunk *c =
-        f->loose_count[YOUNG] < MOST_LOOSE ? ull__table_take(&f->live, address) : NULL;
+    struct ull__chunk *c = f->stock ? ull__table_take(&f->live, address) : NULL;
     if (!c) {
         ull__unlock(&f->lock);
         return false;
@@ -261,31 +201,50 @@ bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream
     f->requested -= (int64_t)c->u.live.requested;
     f->count--;
     f->frees++;
-    push(f, c);
+    ull__piece_free(pool, f, c);
     leave_front(pool, f, began);
     return true;
 }
 
 /* --- what the pool does with fronts -------------------------------------------------------------------------- */
 
-struct ull__chunk *ull__front_take(struct ull__front *f, uint16_t lane, uint64_t size)
+struct ull__chunk *ull__front_take(const struct ull_pool *pool, struct ull__front *f, uint16_t lane,
+                                   uint64_t size, bool small)
 {
     ull__lock(&f->lock);
-    struct ull__chunk *c = f->open && f->lane == lane ? look(f, size) : NULL;
+    struct ull__chunk *c = f->open && f->lane == lane ? take(pool, f, size, small) : NULL;
     ull__unlock(&f->lock);
     return c;
 }
 
-bool ull__front_adopt(struct ull__front *f, uint16_t lane, struct ull__chunk *c)
+bool ull__front_put(struct ull_pool *pool, struct ull__front *f, uint16_t lane, uint64_t address,
+                    uint64_t *size, uint64_t *requested)
 {
     ull__lock(&f->lock);
-    /* Room for what is loose too, so that a request in the front never has to make some. */
-    bool adopt = f->open && f->lane == lane &&
-                 ull__table_ensure(&f->live, f->loose_count[YOUNG] + f->loose_count[OLD] + 1);
-    if (adopt)
-        ull__table_add(&f->live, c);
+    struct ull__chunk *c = f->open && f->lane == lane && ull__stock_fill(pool, f)
+                               ? ull__table_take(&f->live, address)
+                               : NULL;
+    if (c) {
+        *size = c->size;
+        *requested = c->u.live.requested;
+        ull__piece_free(pool, f, c);
+    }
     ull__unlock(&f->lock);
-    return adopt;
+    return c != NULL;
+}
+
+struct ull__chunk *ull__front_adopt(struct ull_pool *pool, struct ull__front *f, uint16_t lane,
+                                    struct ull__chunk *c, uint64_t size)
+{
+    ull__lock(&f->lock);
+    bool adopt = f->open && f->lane == lane && c->tier != ULL_VIEW &&
+                 ull__table_ensure(&f->live, 1) && ull__stock_fill(pool, f);
+    if (adopt) {
+        c = ull__block_adopt(pool, f, c, size);
+        ull__table_add(&f->live, c);
+    }
+    ull__unlock(&f->lock);
+    return adopt ? c : NULL;
 }
 
 struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address)
@@ -294,8 +253,14 @@ struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address)
     for (unsigned int i = 0; i < pool->front_count && !c; i++) {
         struct ull__front *f = pool->fronts[i];
         ull__lock(&f->lock);
+        struct ull__chunk *ready = NULL;
         c = ull__table_take(&f->live, address);
+        if (c && c->state == ULL_TAKEN)
+            ull__block_dissolve(pool, f, c->block, &ready);
+        if (c)
+            c->uses = 0;
         ull__unlock(&f->lock);
+        free_ready(pool, f, ready);
     }
     return c;
 }
@@ -340,19 +305,20 @@ void ull__fronts_hold(struct ull_pool *pool)
     lock_and_fold(pool);
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
+        struct ull__chunk *ready = NULL;
         fold_latency(pool, f);
-        for (int age = YOUNG; age <= OLD; age++) {
-            if (detach(f, age, range_of(pool, ULL_LOOSE_ALL)))
-                f->loose_count[age] -= give_back_loose(pool, f->spare, f->lane);
-        }
+        while (f->blocks) /* also those of which all is in use */
+            ull__block_dissolve(pool, f, f->blocks, &ready);
+        ull__stock_return(pool, f);
+        free_ready(pool, f, ready);
     }
 }
 
-/* Gives each a share of what is missing to the peak; the pool keeps as much for itself. */
+/* Gives each a share of what is missing to the peak; the pool keeps one for itself. */
 void ull__fronts_release(struct ull_pool *pool)
 {
     const struct ull_stats *s = &pool->stats;
-    uint64_t shares = 2 * (uint64_t)pool->front_count;
+    uint64_t shares = (uint64_t)pool->front_count + 1;
     pool->room = pool->room_requested = 0;
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
@@ -381,9 +347,8 @@ void ull__count_peak(struct ull_pool *pool)
 static void free_front(struct ull__front *f)
 {
     free(f->live.buckets);
-    free(f->loose[YOUNG]);
-    free(f->loose[OLD]);
-    free(f->spare);
+    for (int kind = 0; kind < 2; kind++)
+        ull__bins_free(f->free[kind]);
     free(f);
 }
 
@@ -395,12 +360,13 @@ static struct ull__front *new_front(struct ull_pool *pool)
     if (!f)
         return NULL;
     *f = (struct ull__front){0};
-    f->loose[YOUNG] = calloc(1, sizeof *f->spare);
-    f->loose[OLD] = calloc(1, sizeof *f->spare);
-    f->spare = calloc(1, sizeof *f->spare);
-    if (!f->loose[YOUNG] || !f->loose[OLD] || !f->spare) {
-        free_front(f);
-        return NULL;
+    for (int kind = 0; kind < 2; kind++) {
+        f->free[kind] = calloc(1, sizeof *f->free[kind]);
+        if (!f->free[kind]) {
+            free_front(f);
+            return NULL;
+        }
+        f->free[kind]->heaps = ULL_STEPS;
     }
     f->index = pool->front_count;
     pool->fronts[pool->front_count++] = f;

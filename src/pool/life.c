@@ -123,7 +123,7 @@ ull_status ull_pool_create(struct ull__device *device, const struct ull_pool_opt
     if (!pool)
         return ull__fail(err, ULL_E_NO_MEMORY, "no host memory for a pool");
     memset(pool, 0, sizeof *pool);
-    pool->lock.patient = true;
+    pool->lock.patient = device->regions; /* there are no fronts then */
     pool->forks = ull__forks;
     pool->device = device;
     pool->options = *options;

@@ -34,6 +34,15 @@ static inline void ull__lock(struct ull__lock *lock)
     }
 }
 
+/* Without waiting; true: it is taken. */
+static inline bool ull__lock_if_free(struct ull__lock *lock)
+{
+    int expected = 0;
+    return atomic_load_explicit(&lock->taken, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong_explicit(&lock->taken, &expected, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
 static inline void ull__unlock(struct ull__lock *lock)
 {
     atomic_store_explicit(&lock->taken, 0, memory_order_release);

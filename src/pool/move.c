@@ -244,8 +244,8 @@ uint64_t ull__pool_rest(struct ull_pool *pool, uint64_t keep)
     if (ull__is_parents(pool))
         return 0;
     ull__lock(&pool->lock);
+    ull__fronts_drain(pool, ULL_LOOSE_ALL); /* with what rested there */
     uint64_t idle = pool->idle_low, above = bytes_above(pool, keep) >> pool->page_shift;
-    ull__fronts_drain(pool, ULL_LOOSE_ALL); /* what is loose rests from now on */
     if (idle > 0 && above > 0) {
         ull__lanes_want(pool, (uint16_t)-1);
         pages = ull__pages_return(pool, idle < above ? idle : above);

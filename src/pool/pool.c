@@ -22,10 +22,9 @@
 #include <stdlib.h>
 
 #include "error.h"
-#include "pool_private.h"
+#include "space.h"
 
-/* MEDIUM: small requests above this part of a page also fill what large ones left over. */
-enum { ALIGNED_LOOKS = 16, MEDIUM = 8 };
+enum { ALIGNED_LOOKS = 16 };
 
 struct ask {
     uint64_t size, alignment; /* size: rounded to units */
@@ -115,7 +114,7 @@ __attribute__((noinline)) static struct ull__chunk *find_left_over(const struct 
 static struct ull__chunk *find(const struct ull_pool *pool, const struct ask *ask)
 {
     struct ull__chunk *c = find_tier(pool, ask->small ? ULL_SMALL : ULL_HOME, ask);
-    if (ask->small && ask->size > pool->page_bytes / MEDIUM)
+    if (ask->small && ask->size > pool->page_bytes / ULL_MEDIUM)
         return better(c, find_left_over(pool, ask));
     return c || ask->small ? c : find_tier(pool, ULL_VIEW, ask);
 }
@@ -145,6 +144,23 @@ static struct ull__chunk *find_alone(struct ull_pool *pool, const struct ask *as
     return c;
 }
 
+/* What fronts have free and can do without easily, see front.c. */
+static struct ull__chunk *find_in_fronts(struct ull_pool *pool, const struct ask *ask,
+                                         enum ull__loose kind)
+{
+    struct ull__chunk *c = NULL;
+    if (!ask->front)
+        return NULL;
+    if (ull__front_merge(pool, ask->front))
+        c = ull__front_take(pool, ask->front, ask->lane, ask->size, ask->small);
+    if (!c && ull__fronts_lend(pool, ask->size, ask->small)) {
+        c = find(pool, ask);
+        if (!c && ull__lanes_want(pool, ask->lane))
+            c = find(pool, ask);
+    }
+    return c || !ull__front_drain(pool, ask->front, kind) ? c : find(pool, ask);
+}
+
 /* Everything that can be done without waiting. */
 static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask,
                                     struct ull__shortage *shortage)
@@ -154,8 +170,7 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ask *ask
     if (!within_limit(pool))
         return NULL;
     enum ull__loose kind = ask->small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE;
-    while (!c && ask->front && ull__front_drain_one(pool, ask->front, ask->size, ask->small))
-        c = find(pool, ask);
+    c = find_in_fronts(pool, ask, kind);
     if (c)
         return c;
     c = find_alone(pool, ask, shortage);
@@ -198,7 +213,14 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
     ull__table_prefetch(&pool->live, c->address);
     __builtin_prefetch(c->next, 1);
     __builtin_prefetch(pool->spare, 1);
-    if (c->state != ULL_LIVE) { /* else it was loose */
+    bool tabled = c->state == ULL_TAKEN; /* by its front */
+    struct ull__chunk *piece =
+        !tabled && ask->front ? ull__front_adopt(pool, ask->front, ask->lane, c, ask->size) : NULL;
+    if (piece) {
+        c = piece;
+        tabled = true;
+    }
+    if (!tabled) {
         uint64_t lost = ask->alignment > ULL_UNIT ? lost_to(pool, c, ask->alignment) : 0;
         c = ull__take(pool, c, c->address + lost, ask->size);
     }
@@ -212,7 +234,7 @@ static void *serve(struct ull_pool *pool, struct ull__chunk *c, const struct ask
     }
     if (c->tier == ULL_VIEW)
         ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
-    if (!ask->front || !ull__front_adopt(ask->front, ask->lane, c))
+    if (!tabled)
         ull__table_add(&pool->live, c);
     ull__count_allocation(pool, c->size, requested);
     return (void *)(uintptr_t)ull__place(pool, c->address);
@@ -300,13 +322,17 @@ static inline __attribute__((always_inline)) void *allocate_at_once(struct ull_p
                                                                     const char *tag, bool capturing)
 {
     uint64_t size = (bytes + ULL_UNIT - 1) & ~(uint64_t)(ULL_UNIT - 1);
-    bool small = bytes <= pool->options.small_bytes && bytes <= pool->page_bytes;
-    if (bytes == 0 || size < bytes || (small && size > pool->page_bytes / MEDIUM) ||
-        !is_plain_work(pool, stream, capturing) || pool->held > pool->limit_pages ||
+    bool small = (bytes <= pool->options.small_bytes) & (bytes <= pool->page_bytes);
+    if (size < bytes || !is_plain_work(pool, stream, capturing) || pool->held > pool->limit_pages ||
         !host_memory(pool))
         return NULL;
     struct ull__chunk *c = find_at_once(pool, pool->last_lane, small ? ULL_SMALL : ULL_HOME, size);
-    if (!c && !small)
+    if (small & (size > pool->page_bytes / ULL_MEDIUM))
+        c = better(c, find_left_over(pool, &(struct ask){.size = size,
+                                                         .alignment = ULL_UNIT,
+                                                         .small = true,
+                                                         .lane = pool->last_lane}));
+    else if (!c && !small)
         c = find_at_once(pool, pool->last_lane, ULL_VIEW, size);
     if (!c)
         return NULL;
@@ -314,10 +340,9 @@ static inline __attribute__((always_inline)) void *allocate_at_once(struct ull_p
     ull__table_prefetch(&pool->live, c->address);
     __builtin_prefetch(c->next, 1);
     __builtin_prefetch(pool->spare, 1);
-    c = ull__take(pool, c, c->address, size);
+    ull__take_here(pool, c, size);
     c->u.live.requested = bytes;
     c->u.live.tag = tag;
-    c->uses = 0;
     c->lane = ULL_CLEAN;
     if (c->tier == ULL_VIEW)
         ull__range_used(pool, pool->range_of[ull__slot_down(pool, c->address)]);
@@ -346,7 +371,7 @@ allocate_slowly(struct ull_pool *pool, const struct ull_request *request, uint64
         pool->held <= pool->limit_pages && host_memory(pool)) {
         if (ull__fronts_wanted(pool) || ull__fronts_any(pool))
             ask.front = front_of(pool, &ask, request->stream);
-        c = ask.front ? ull__front_take(ask.front, ask.lane, ask.size) : NULL;
+        c = ask.front ? ull__front_take(pool, ask.front, ask.lane, ask.size, ask.small) : NULL;
         c = c ? c : find(pool, &ask);
     }
     if (!c) {
@@ -417,7 +442,7 @@ static inline __attribute__((always_inline)) void free_chunk(struct ull_pool *po
     __builtin_prefetch(c->prev, 1);
     ull__count_free(pool, c->size, c->u.live.requested);
     if (c->lane == ULL_CLEAN && c->uses == 0)
-        ull__make_free(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
+        ull__make_free_here(pool, c, lane, ++pool->lanes[lane].seq, 0, 0);
     else
         ull__lane_free(pool, c, lane);
 }
@@ -431,15 +456,15 @@ __attribute__((noinline)) static ull_status free_slowly(struct ull_pool *pool, u
     uint16_t lane = ull__lane_now(pool, stream, capturing);
     uint64_t at = ull__at_place(pool, address);
     struct ull__chunk *c = lane ? ull__table_take(&pool->live, at) : NULL;
-    if (!c && lane && pool->front_count)
-        c = ull__fronts_take(pool, at);
-    if (lane == 0)
+    struct ull__front *front = !c && lane ? ull__front_of(pool, stream) : NULL;
+    uint64_t size, requested;
+    if (lane == 0) {
         status = ULL_E_NO_MEMORY;
-    if (c) {
+    } else if (front && ull__front_put(pool, front, lane, at, &size, &requested)) {
+        ull__count_free(pool, size, requested);
+        status = ULL_OK;
+    } else if (c || (pool->front_count && (c = ull__fronts_take(pool, at)))) {
         free_chunk(pool, c, lane);
-        struct ull__front *front = ull__front_of(pool, stream);
-        if (front)
-            ull__front_age(pool, front);
         status = ULL_OK;
     }
     ull__count_end(pool, began, false);

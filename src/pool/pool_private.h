@@ -26,7 +26,7 @@
  * free again now, and the oldest view of fitting size whose pages are free is exactly that one. So once a
  * repetition took no new pages from the device, the next ones map nothing.
  *
- *   front   what a stream keeps for itself while several threads share the pool (front.c).
+ *   front   what a stream has for itself while several threads share the pool (front.c, block.c).
  *
  * Locking: everything is under pool->lock, device calls too, except waits, and except fronts, each of which
  * has a lock of its own. A function that says nothing else is called with pool->lock held.
@@ -44,6 +44,9 @@
 enum { ULL_HOME, ULL_SMALL, ULL_VIEW, ULL_TIERS };
 enum { ULL_NONE = -1 }; /* as a uint32_t: no slot, no range */
 enum { ULL_CLEAN = 0, ULL_MAX_LANES = 65535 };
+enum {
+    ULL_MEDIUM = 8
+}; /* small requests above this part of a page also fill what large ones left over */
 
 /* A slot: what is mapped there. */
 struct ull__slot {
@@ -120,16 +123,18 @@ struct ull__front {
     unsigned int index;               /* in pool->fronts */
     bool open;                        /* changes under both locks, as lane does */
     uint16_t lane;                    /* the stream's */
-    _Atomic(ull__stream) stream;      /* changes under both locks, is read without */
     uint64_t operations, seen;        /* seen: how many there were at the last review */
     int64_t in_use, requested, count; /* change since all was added up */
     int64_t room, room_requested;     /* how far the first two may rise */
     uint64_t allocations, frees, largest, others;
     unsigned __int128 in_use_sum;
-    struct ull__table live; /* chunks in use by the program */
-    struct ull__bins *loose[2]; /* chunks that it freed, young and old, in lists linked by u.free.left */
-    struct ull__bins *spare; /* empty; under pool->lock */
-    uint64_t loose_count[2];
+    struct ull__table live;    /* chunks in use by the program */
+    struct ull__bins *free[2]; /* pieces that are free; [1]: in the view of small requests */
+    uint64_t free_count;
+    uint64_t free_pages, idle_low; /* whole pages in them; the fewest since somebody looked last */
+    struct ull__chunk *blocks;     /* that are cut, linked by u.free */
+    struct ull__chunk *stock;      /* chunks to be, linked by next */
+    uint32_t stock_count;
     uint64_t latency_max_ns, latency[ULL_LATENCY_BUCKETS];
 };
 
@@ -273,8 +278,19 @@ uint32_t ull__slotset_next(const struct ull__slotset *set, uint32_t slot, uint32
 
 /* Makes sure that `count` further chunks can be had without asking the host. */
 bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count);
-struct ull__chunk *ull__chunk_new(struct ull_pool *pool);
-void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c);
+static inline struct ull__chunk *ull__chunk_new(struct ull_pool *pool)
+{
+    struct ull__chunk *c = pool->spare;
+    pool->spare = c->next;
+    pool->chunk_count++;
+    return c;
+}
+static inline void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c)
+{
+    c->next = pool->spare;
+    pool->spare = c;
+    pool->chunk_count--;
+}
 void ull__chunks_finish(struct ull_pool *pool);
 
 /* --- space.c: chunks among their neighbours, pages between home and views ------------------------ */
@@ -557,6 +573,35 @@ static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64
     pool->in_use_sum += (unsigned __int128)(int64_t)s->in_use;
 }
 
+/* --- block.c: what a front has free; with its lock ------------------------------------------------------ */
+
+/* Which of them; SMALL: those in the view of small requests. */
+enum ull__loose { ULL_LOOSE_LARGE, ULL_LOOSE_SMALL, ULL_LOOSE_ALL };
+/* A piece for the request, in use from now on, or NULL. */
+struct ull__chunk *ull__piece_take(const struct ull_pool *pool, struct ull__front *f, uint64_t size,
+                                   bool small);
+/* Makes one in use free; false, and nothing is changed: that takes a chunk, and none is in stock. */
+bool ull__piece_free(const struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c);
+/* Joins blocks of the front, and what is free beside them; with the pool's lock too. True if there was anything. */
+bool ull__blocks_merge(struct ull_pool *pool, struct ull__front *f);
+/*
+ * Makes a block of a chunk that the pool has free, or of a part if that was built for the request, which is cut out of it;
+ * one of the stock is needed, and the pool's lock.
+ */
+struct ull__chunk *ull__block_adopt(struct ull_pool *pool, struct ull__front *f,
+                                    struct ull__chunk *c, uint64_t size);
+/*
+ * With the pool's lock too: their pieces are the pool's chunks from now on. Those that were free are SWEPT and put onto
+ * *ready, linked by u.free.left.
+ */
+void ull__block_dissolve(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *block,
+                         struct ull__chunk **ready);
+bool ull__blocks_dissolve(struct ull_pool *pool, struct ull__front *f, enum ull__loose which,
+                          struct ull__chunk **ready);
+/* Makes sure that some pieces can be cut; with the pool's lock too. */
+bool ull__stock_fill(struct ull_pool *pool, struct ull__front *f);
+void ull__stock_return(struct ull_pool *pool, struct ull__front *f);
+
 /* --- front.c ---------------------------------------------------------------------------------------- */
 
 /* Are there any? Takes no lock. */
@@ -579,20 +624,25 @@ static inline struct ull__front *ull__front_of(struct ull_pool *pool, ull__strea
 /* Serve a request and a free without the pool's lock; false: the pool has to. */
 bool ull__front_allocate(struct ull_pool *pool, const struct ull_request *request, void **address);
 bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream);
-/* A loose chunk of the size, in use from now on, or NULL. */
-struct ull__chunk *ull__front_take(struct ull__front *f, uint16_t lane, uint64_t size);
-/* Puts a chunk in use into the front's table instead of the pool's. */
-bool ull__front_adopt(struct ull__front *f, uint16_t lane, struct ull__chunk *c);
+/* The same with the pool's lock, for it to count. A piece that is in use from now on, or NULL. */
+struct ull__chunk *ull__front_take(const struct ull_pool *pool, struct ull__front *f, uint16_t lane,
+                                   uint64_t size, bool small);
+/* What was freed, as it was then, its size and requested size; false: it is not in the front. */
+bool ull__front_put(struct ull_pool *pool, struct ull__front *f, uint16_t lane, uint64_t address,
+                    uint64_t *size, uint64_t *requested);
+/* Takes a chunk that the pool has free, and cuts the request out of it; NULL: it cannot, and the chunk is as it was. */
+struct ull__chunk *ull__front_adopt(struct ull_pool *pool, struct ull__front *f, uint16_t lane,
+                                    struct ull__chunk *c, uint64_t size);
 /* Takes a chunk in use out of whichever front's table it is in, or NULL. */
 struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address);
 /* Frees what is loose in one, or in all; true if there was anything. SMALL: of small requests. */
-enum ull__loose { ULL_LOOSE_SMALL, ULL_LOOSE_LARGE, ULL_LOOSE_ALL };
 bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which);
-/* If it has as many as it may have: frees those that nobody asked for for long. */
-void ull__front_age(struct ull_pool *pool, struct ull__front *f);
-/* Only one: the smallest of at least that size, or else the largest. */
-bool ull__front_drain_one(struct ull_pool *pool, struct ull__front *f, uint64_t size, bool small);
+bool ull__front_merge(struct ull_pool *pool, struct ull__front *f);
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
+/* The fewest free pages that they had since the last call, added up. */
+uint64_t ull__fronts_idle(struct ull_pool *pool);
+/* Takes a free piece of that size back from one of them; false: none has any. */
+bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small);
 /*
  * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,
  * and each chunk in use is in a table that may be read.

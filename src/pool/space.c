@@ -9,7 +9,7 @@
  *
  * Nothing here fails or asks the host for memory: ull__host_memory was called before.
  */
-#include "pool_private.h"
+#include "space.h"
 
 /* --- bins and covers -------------------------------------------------------------------------------- */
 
@@ -49,76 +49,28 @@ struct ull__chunk *ull__cover(const struct ull_pool *pool, uint32_t slot)
     return covers ? c : NULL;
 }
 
-/* These two are most of what a request and a free do, so they are put where they are called. */
-static inline __attribute__((always_inline)) void insert_free(struct ull_pool *pool,
-                                                              struct ull__chunk *c)
-{
-    struct ull__lane *lane = &pool->lanes[c->lane];
-    c->state = ULL_FREE;
-    ull__bins_insert(lane->bins[c->tier], c);
-    lane->free_bytes += c->size;
-    if (c->size >= pool->page_bytes)
-        ull__cover_add(pool, c);
-}
-
-static inline __attribute__((always_inline)) void remove_free(struct ull_pool *pool,
-                                                              struct ull__chunk *c)
-{
-    struct ull__lane *lane = &pool->lanes[c->lane];
-    if (c->size >= pool->page_bytes)
-        ull__cover_remove(pool, c);
-    lane->free_bytes -= c->size;
-    ull__bins_remove(lane->bins[c->tier], c);
-}
-
 void ull__free_insert(struct ull_pool *pool, struct ull__chunk *c)
 {
-    insert_free(pool, c);
+    ull__bins_enter(pool, c);
+    ull__cover_add(pool, c);
 }
 
 void ull__free_remove(struct ull_pool *pool, struct ull__chunk *c)
 {
-    remove_free(pool, c);
+    ull__cover_remove(pool, c);
+    ull__bins_leave(pool, c);
 }
 
 /* --- neighbours -------------------------------------------------------------------------------------- */
 
 struct ull__chunk *ull__chunk_split(struct ull_pool *pool, struct ull__chunk *c, uint64_t address)
 {
-    struct ull__chunk *upper = ull__chunk_new(pool);
-    *upper = (struct ull__chunk){.address = address,
-                                 .size = c->address + c->size - address,
-                                 .prev = c,
-                                 .next = c->next,
-                                 .seq = c->seq,
-                                 .lane = c->lane,
-                                 .tier = c->tier,
-                                 .state = c->state};
-    if (c->next)
-        c->next->prev = upper;
-    c->next = upper;
-    c->size = address - c->address;
-    return upper;
+    return ull__split_here(pool, c, address);
 }
 
 void ull__chunk_join(struct ull_pool *pool, struct ull__chunk *c)
 {
-    struct ull__chunk *upper = c->next;
-    c->size += upper->size;
-    c->next = upper->next;
-    if (c->next)
-        c->next->prev = c;
-    ull__chunk_drop(pool, upper);
-}
-
-/* Joins a free chunk, in no bins, with its next; the result waits for whatever one of them waits for. */
-static void join_free(struct ull_pool *pool, struct ull__chunk *c)
-{
-    const struct ull__chunk *upper = c->next;
-    if (c->lane == ULL_CLEAN || (c->lane == upper->lane && c->seq < upper->seq))
-        c->seq = upper->seq;
-    c->lane |= upper->lane;
-    ull__chunk_join(pool, c);
+    ull__join_here(pool, c);
 }
 
 static void put_back(struct ull_pool *pool, struct ull__chunk *c)
@@ -170,12 +122,9 @@ static void mark_free(struct ull_pool *pool, uint32_t first, uint32_t end, bool 
             pool->free_bits[at / 64] &= ~mask;
         at += count;
     }
-    if (is_free)
-        pool->free_pages += end - first;
-    else
-        pool->free_pages -= end - first;
-    if (pool->free_pages < pool->idle_low)
-        pool->idle_low = pool->free_pages;
+    uint64_t now = is_free ? pool->free_pages + (end - first) : pool->free_pages - (end - first);
+    pool->free_pages = now;
+    pool->idle_low = now < pool->idle_low ? now : pool->idle_low; /* no branch: nothing foretells it */
 }
 
 /* How many of the pages from a slot of a view on are neighbours at home. */
@@ -258,80 +207,96 @@ static void slots_freed(struct ull_pool *pool, uint8_t tier, uint32_t first, uin
         give_back(pool, first, end, lane, seq);
 }
 
-/* Whole slots of c, which was joined of what was free before and of [touched0, touched1). */
-__attribute__((noinline)) static void slots_joined(struct ull_pool *pool, const struct ull__chunk *c,
-                                                   uint32_t touched0, uint32_t touched1,
-                                                   uint32_t known0, uint32_t known1)
+void ull__slots_joined(struct ull_pool *pool, struct ull__chunk *c, uint64_t address, uint64_t end,
+                       uint32_t known0, uint32_t known1)
 {
-    uint32_t first, end;
-    if (!whole_slots(pool, c, &first, &end))
+    uint32_t first, last;
+    if (!whole_slots(pool, c, &first, &last))
         return;
+    /* Of the chunk before the first whole slot was this one too, of the one behind perhaps another. */
+    uint32_t touched0 = ull__slot_down(pool, address), touched1 = ull__slot_up(pool, end);
+    pool->slots[first].cover = c;
+    if (first >= touched0)
+        ull__slotset_add(&pool->covers, first);
+    if (touched1 < last && touched1 != first)
+        ull__slotset_remove(&pool->covers, touched1);
     uint8_t tier = c->tier;
     uint16_t lane = c->lane;
     uint64_t seq = c->seq;
     first = first > touched0 ? first : touched0;
-    end = end < touched1 ? end : touched1;
+    last = last < touched1 ? last : touched1;
     if (known0 >= known1)
-        known0 = known1 = end;
-    if (known1 < end)
-        slots_freed(pool, tier, known1 > first ? known1 : first, end, lane, seq);
-    end = known0 < end ? known0 : end;
-    if (first < end)
-        slots_freed(pool, tier, first, end, lane, seq);
+        known0 = known1 = last;
+    if (known1 < last)
+        slots_freed(pool, tier, known1 > first ? known1 : first, last, lane, seq);
+    last = known0 < last ? known0 : last;
+    if (first < last)
+        slots_freed(pool, tier, first, last, lane, seq);
 }
 
 void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, uint64_t seq,
                     uint32_t known0, uint32_t known1)
 {
-    if (__builtin_expect(c->tier == ULL_VIEW && pool->lent > 0, 0))
-        c = ull__share_return(pool, c, lane, seq);
-    uint64_t address = c->address, end = address + c->size;
-    c->lane = lane;
-    c->seq = seq;
-    struct ull__chunk *prev = c->prev, *next = c->next;
-    if (next && next->state == ULL_FREE && ull__lanes_join(pool, lane, next->lane)) {
-        remove_free(pool, next);
-        join_free(pool, c);
+    ull__make_free_here(pool, c, lane, seq, known0, known1);
+}
+
+/* In a view only a slot that was kept is free as a whole. */
+static void slots_used(struct ull_pool *pool, uint8_t tier, uint32_t first, uint32_t end)
+{
+    if (tier == ULL_HOME) {
+        mark_free(pool, first, end, false);
+    } else {
+        pool->retained = (uint32_t)ULL_NONE;
+        pool->free_pages--;
     }
-    if (prev && prev->state == ULL_FREE && ull__lanes_join(pool, c->lane, prev->lane)) {
-        remove_free(pool, prev);
-        join_free(pool, prev);
-        c = prev;
+}
+
+void ull__slots_taken(struct ull_pool *pool, const struct ull__chunk *c, struct ull__chunk *rest,
+                      uint64_t end)
+{
+    uint32_t first = ull__slot_up(pool, c->address), last = ull__slot_down(pool, end);
+    uint32_t used = ull__slot_up(pool, c->address + c->size);
+    if (first >= last)
+        return;
+    if (rest && used < last) {
+        pool->slots[used].cover = rest;
+        ull__slotset_add(&pool->covers, used);
     }
-    insert_free(pool, c);
-    if (c->size >= pool->page_bytes)
-        slots_joined(pool, c, ull__slot_down(pool, address), ull__slot_up(pool, end), known0, known1);
+    if (used == first && rest)
+        return;
+    ull__slotset_remove(&pool->covers, first);
+    slots_used(pool, c->tier, first, used < last ? used : last);
 }
 
 struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64_t address,
                              uint64_t size)
 {
-    uint32_t whole0 = 0, whole1 = 0;
     bool lent = c->state == ULL_SWEPT;
+    if (!lent && address == c->address) {
+        ull__take_here(pool, c, size);
+        return c;
+    }
+    uint32_t whole0, whole1;
     bool whole = !lent && whole_slots(pool, c, &whole0, &whole1);
     if (!lent)
-        remove_free(pool, c);
+        ull__free_remove(pool, c);
     if (address > c->address) {
         struct ull__chunk *lower = c;
         c = ull__chunk_split(pool, c, address);
-        insert_free(pool, lower);
+        ull__free_insert(pool, lower);
     }
     struct ull__chunk *rest = c->size > size ? ull__chunk_split(pool, c, address + size) : NULL;
     c->state = ULL_LIVE;
     if (rest && lent) /* behind it may be the rest of a slot that is in use in this view */
         ull__make_free(pool, rest, rest->lane, rest->seq, 0, 0);
     else if (rest)
-        insert_free(pool, rest);
+        ull__free_insert(pool, rest);
     if (whole) {
         uint32_t first = ull__slot_down(pool, address), end = ull__slot_up(pool, address + size);
         first = first > whole0 ? first : whole0;
         end = end < whole1 ? end : whole1;
-        if (first < end && c->tier == ULL_HOME) {
-            mark_free(pool, first, end, false);
-        } else if (first < end) { /* in a view only a slot that was kept is free as a whole */
-            pool->retained = (uint32_t)ULL_NONE;
-            pool->free_pages--;
-        }
+        if (first < end)
+            slots_used(pool, c->tier, first, end);
     }
     return c;
 }

@@ -34,21 +34,6 @@ bool ull__chunks_ensure(struct ull_pool *pool, uint64_t count)
     return true;
 }
 
-struct ull__chunk *ull__chunk_new(struct ull_pool *pool)
-{
-    struct ull__chunk *c = pool->spare;
-    pool->spare = c->next;
-    pool->chunk_count++;
-    return c;
-}
-
-void ull__chunk_drop(struct ull_pool *pool, struct ull__chunk *c)
-{
-    c->next = pool->spare;
-    pool->spare = c;
-    pool->chunk_count--;
-}
-
 void ull__chunks_finish(struct ull_pool *pool)
 {
     while (pool->slabs) {

@@ -12,11 +12,22 @@ static ull_status make_planner(struct ull__session *session, struct ull__bucket 
     profile.meter = ull__meter_for(session->meter);
     plan.model = bucket->model;
     plan.profile = &profile;
-    ull_status status = ull__planner_create(&plan, &bucket->planner, err);
+    /* By the times of today another micro-batch may be better in all, and the one that is wanted not be in the frontier. */
+    plan.each_variant = session->options.accepts != NULL;
+    plan.zero_stages =
+        1u << 0; /* each rank has whole weights and state: saves and evaluations look for them */
+    bool follows = session->options.world != NULL && session->backend->rank != 0;
+    ull_status status = follows ? ull__session_share_times(session, err) : ULL_OK;
+    if (status == ULL_OK) {
+        status = ull__planner_create(&plan, &bucket->planner, err);
+    }
     const char *missing = ull__meter_missing(session->meter);
     if (missing[0] != '\0') {
         return ull__fail(err, ULL_E_NOT_FOUND, "model '%s' cannot be trained here: %s",
                          plan.model->name, missing);
+    }
+    if (status == ULL_OK && session->options.world != NULL && !follows) {
+        status = ull__session_share_times(session, err);
     }
     return status;
 }
@@ -50,13 +61,18 @@ static uint64_t profile_outside(struct ull__session *session)
     return ull__planner_profile(ull__session_longest(session)->planner)->outside_bytes;
 }
 
-/* The fastest plan that fits and may be taken. */
+/* The fastest plan that fits and may be taken. Those of a variant are from fast to slow, those of several need not be. */
 static int choose(struct ull__session *session, const struct ull__bucket *bucket,
                   const struct ull__wish *wish)
 {
-    int count;
+    int count, found = ULL_NONE;
     const struct ull__plan *plans = ull__planner_plans(bucket->planner, &count);
     int64_t room = (int64_t)wish->budget - (int64_t)profile_outside(session);
+    if (wish->like == NULL && bucket == ull__session_longest(session) && session->given != ULL_NONE &&
+        plans[session->given].peak_bytes <= room &&
+        plans[session->given].host_bytes <= session->options.plan.host_bytes) {
+        return session->given;
+    }
     for (int i = 0; i < count; ++i) {
         const struct ull__plan *plan = &plans[i];
         bool fine = (wish->least == 0 || plan->micro_batch >= wish->least) &&
@@ -67,18 +83,18 @@ static int choose(struct ull__session *session, const struct ull__bucket *bucket
                             plan->precision == session->options.plan.precision);
         }
         if (wish->like != NULL) {
-            fine = fine && plan->precision == wish->like->precision &&
+            fine = fine && plan->zero_stage == wish->like->zero_stage &&
+                   plan->precision == wish->like->precision &&
                    plan->offload_optimizer == wish->like->offload_optimizer;
         }
         if (fine && session->options.accepts != NULL && wish->accepted) {
             fine = session->options.accepts(session->options.context, bucket->sample_elements, plan);
         }
+        fine = fine && (found == ULL_NONE || plan->step_seconds < plans[found].step_seconds);
         int64_t peak = fine ? ull__planner_place(bucket->planner, i) : -1;
-        if (peak >= 0 && peak <= room) {
-            return i;
-        }
+        found = peak >= 0 && peak <= room ? i : found;
     }
-    return ULL_NONE;
+    return found;
 }
 
 static ull_status plan_bucket(struct ull__session *session, int i, struct ull_error *err)
@@ -90,6 +106,19 @@ static ull_status plan_bucket(struct ull__session *session, int i, struct ull_er
     if (status == ULL_OK) {
         bucket->program = ull__planner_program(bucket->planner, 0);
         status = ull__bucket_find_ends(session, bucket, err);
+    }
+    return status;
+}
+
+/* Its copies are placed by the times that it was planned with; what it takes is told by those of here. */
+static ull_status take_given(struct ull__session *session, struct ull_error *err)
+{
+    struct ull__planner *planner = session->at->planner;
+    ull_status status = session->options.given != NULL
+                            ? ull__planner_give(planner, session->options.given, &session->given, err)
+                            : ULL_OK;
+    if (status == ULL_OK && session->given != ULL_NONE && !ull__planner_reprice(planner)) {
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for plans");
     }
     return status;
 }
@@ -108,6 +137,9 @@ ull_status ull__session_make_planners(struct ull__session *session, struct ull_e
     session->bucket_count = options->shorter_count + 1;
     session->at = ull__session_longest(session);
     ull_status status = plan_bucket(session, options->shorter_count, err);
+    if (status == ULL_OK) {
+        status = take_given(session, err);
+    }
     if (status != ULL_OK || session->bucket_count == 1) {
         return status;
     }

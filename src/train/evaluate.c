@@ -287,6 +287,28 @@ static ull_status next_bucket(struct ull__session *session, const struct ull__so
     }
 }
 
+/* What the ranks of a world have found, put together. */
+static ull_status put_together(struct ull__session *session, double *sum,
+                               struct ull__evaluation *evaluation, struct ull_error *err)
+{
+    struct {
+        double sum;
+        uint64_t valid, right;
+    } own = {*sum, evaluation->valid, evaluation->right}, all[ULL_WORLD_RANKS];
+    if (session->options.world == NULL) {
+        return ULL_OK;
+    }
+    ull_status status = ull__world_gather(session->options.world, &own, sizeof(own), all, err);
+    *sum = 0;
+    *evaluation = (struct ull__evaluation){0, 0, 0};
+    for (int i = 0; i < ull__world_ranks(session->options.world) && status == ULL_OK; ++i) {
+        *sum += all[i].sum;
+        evaluation->valid += all[i].valid;
+        evaluation->right += all[i].right;
+    }
+    return status;
+}
+
 ull_status ull__session_evaluate(struct ull__session *session, const struct ull__source *source,
                                  int64_t count, int32_t *predictions,
                                  struct ull__evaluation *evaluation, struct ull_error *err)
@@ -294,15 +316,18 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
     struct ull__evaluation made = {0, 0, 0};
     ull_status status = count > 0 ? ULL_OK : ull__fail(err, ULL_E_INVALID, "no samples to evaluate");
     double sum = 0;
-    for (int64_t first = 0, here; first < count && status == ULL_OK; first += here) {
+    int ranks = session->backend->ranks > 1 ? session->backend->ranks : 1;
+    int64_t begin = count * session->backend->rank / ranks;
+    int64_t end = count * (session->backend->rank + 1) / ranks;
+    for (int64_t first = begin, here; first < end && status == ULL_OK; first += here) {
         struct ull__bucket *bucket = NULL;
         here = 0;
-        status = next_bucket(session, source, first, count - first, &bucket, err);
+        status = next_bucket(session, source, first, end - first, &bucket, err);
         if (status != ULL_OK) {
             break;
         }
-        here = count - first < bucket->forward->micro_batch ? count - first
-                                                            : bucket->forward->micro_batch;
+        here = end - first < bucket->forward->micro_batch ? end - first
+                                                          : bucket->forward->micro_batch;
         status = source->read(source->context, first, here, session->x, session->targets, err);
         if (status == ULL_OK) {
             ull__session_narrow(session, bucket, here);
@@ -312,6 +337,9 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
             judge(session, bucket, here,
                   predictions != NULL ? predictions + first * session->sample_targets : NULL, &made);
         }
+    }
+    if (status == ULL_OK) {
+        status = put_together(session, &sum, &made, err);
     }
     if (status == ULL_OK) {
         made.loss = made.valid > 0 ? sum / (double)made.valid : NAN;

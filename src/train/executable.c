@@ -102,11 +102,22 @@ static ull_status compile(struct ull__executable *e, struct ull_error *err)
         r->backend->ops->layouts(r->backend, r->program->graph, r->values, e->layouts, err);
     for (int i = 0; i < r->program->item_count && status == ULL_OK; ++i) {
         const struct ull__program_item *item = &r->program->items[i];
+        if ((r->program->graph->nodes[item->node].op->flags & ULL_OP_COLLECTIVE) != 0) {
+            int ranks = r->program->graph->nodes[item->node].attrs.collective.size;
+            e->algorithms[i] = "collective";
+            status = ranks == (r->backend->ranks > 1 ? r->backend->ranks : 1)
+                         ? ULL_OK
+                         : ull__fail(err, ULL_E_NOT_FOUND,
+                                     "a collective of %d devices, where there are %d", ranks,
+                                     r->backend->ranks);
+            continue;
+        }
+        int64_t workspace = ull__item_choice(r->program, i, r->decision->algorithm[i])->workspace;
         struct ull__selecting what = {.graph = r->program->graph,
                                       .node = item->node,
                                       .values = r->values,
                                       .layouts = e->layouts,
-                                      .most_workspace = r->decision->lean[i] ? 0 : item->workspace,
+                                      .most_workspace = workspace,
                                       .deterministic = true};
         struct ull__selection selection;
         status = r->backend->ops->select(r->backend, &what, &selection, err);
@@ -188,6 +199,7 @@ void ull__executable_destroy(struct ull__executable *e)
         return;
     }
     struct ull__backend *backend = e->request.backend;
+    backend->ops->segment_release(backend, e->prologue);
     backend->ops->segment_release(backend, e->micro);
     backend->ops->segment_release(backend, e->update);
     for (int i = 0; e->kernels != NULL && i < e->request.program->item_count; ++i) {
@@ -205,6 +217,13 @@ void ull__executable_destroy(struct ull__executable *e)
     free(e->last_forward);
     free(e->waited);
     free(e);
+}
+
+void ull__executable_prologue(struct ull__executable *e)
+{
+    if (e->prologue != NULL) {
+        e->request.backend->ops->replay(e->request.backend, e->prologue);
+    }
 }
 
 void ull__executable_micro(struct ull__executable *e)

@@ -2,7 +2,7 @@
  * executable.h: a plan as something that runs: kernels with addresses, kept in segments of a backend.
  *
  *     ull__executable_create   compiles kernels, and records what a micro-step and an update put into which queue
- *     ull__executable_micro, _update   replay that
+ *     ull__executable_prologue, _micro, _update   replay that
  *
  * Deciding is not doing: order, stays and offsets are the layout's; here they become addresses in the regions that the
  * caller has, and events where one queue must wait for another: before what was sent to the host gives up its
@@ -50,6 +50,7 @@ ull_status ull__executable_create(const struct ull__executable_request *request,
 void ull__executable_destroy(struct ull__executable *executable);
 
 /* Put into the queues; ull__backend synchronize waits. */
+void ull__executable_prologue(struct ull__executable *executable); /* once a step, before the first micro-step */
 void ull__executable_micro(struct ull__executable *executable);
 void ull__executable_update(struct ull__executable *executable);
 

@@ -8,8 +8,8 @@ struct ull__executable {
     struct ull__executable_request request;
     struct ull__kernel **kernels; /* by item */
     const char **algorithms;
-    uint8_t *layouts; /* by tensor */
-    struct ull__segment *micro, *update;
+    uint8_t *layouts;                               /* by tensor */
+    struct ull__segment *prologue, *micro, *update; /* NULL: nothing to do */
 
     int *first_stay, *next_stay; /* by buffer, by stay: all stays of a buffer */
     int *workspace_stay;         /* by place */

@@ -15,7 +15,9 @@ enum { TIMES = 3, MOST_SAMPLES = 64 };
 struct entry {
     uint64_t key; /* 0: free */
     int64_t workspace;
-    double fixed, each; /* seconds: of a run, and of a sample; each below 0: not known */
+    const char *algorithm; /* static text; NULL: none */
+    double fixed, each;    /* seconds: of a run, and of a sample; each below 0: not known */
+    double ratio;          /* of what it took in a training to that; 0: it was not seen in one */
 };
 
 struct table {
@@ -143,19 +145,16 @@ static struct ull__selecting selecting(const struct ull__meter_of *meter, int no
                                    .deterministic = true};
 }
 
-static int64_t workspace_of(void *context, const struct ull__graph *graph, int node,
-                            const int64_t *values)
+/* What the backend would run a node with; NULL without memory. */
+static const struct entry *selected(struct ull__meter_of *meter, const struct ull__graph *graph,
+                                    int node, const int64_t *values)
 {
-    struct ull__meter_of *meter = context;
     if (!turn_to(meter, graph, values)) {
-        return -1;
+        return NULL;
     }
     uint64_t key = key_of(meter, node, true);
     struct entry *entry = entry_of(&meter->workspaces, key);
-    if (entry == NULL) {
-        return -1;
-    }
-    if (entry->key == 0) {
+    if (entry != NULL && entry->key == 0) {
         struct ull__selection selection;
         struct ull__selecting what = selecting(meter, node, values);
         struct ull_error error;
@@ -163,10 +162,37 @@ static int64_t workspace_of(void *context, const struct ull__graph *graph, int n
         if (!fine && meter->missing[0] == '\0') {
             snprintf(meter->missing, sizeof(meter->missing), "%.250s", error.message);
         }
-        *entry = (struct entry){.key = key, .workspace = fine ? selection.workspace : -1};
+        *entry = (struct entry){.key = key,
+                                .workspace = fine ? selection.workspace : -1,
+                                .algorithm = fine ? selection.algorithm : NULL};
         meter->workspaces.count += 1;
     }
-    return entry->workspace;
+    return entry;
+}
+
+static int64_t workspace_of(void *context, const struct ull__graph *graph, int node,
+                            const int64_t *values)
+{
+    if ((graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) != 0) {
+        return 0; /* no kernel: the backend's own */
+    }
+    const struct entry *entry = selected(context, graph, node, values);
+    return entry != NULL ? entry->workspace : -1;
+}
+
+static const char *algorithm_of(void *context, const struct ull__graph *graph, int node,
+                                const int64_t *values)
+{
+    const struct entry *entry = (graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) == 0
+                                    ? selected(context, graph, node, values)
+                                    : NULL;
+    return entry != NULL ? entry->algorithm : NULL;
+}
+
+static const uint8_t *layouts_of(void *context, const struct ull__graph *graph, const int64_t *values)
+{
+    struct ull__meter_of *meter = context;
+    return turn_to(meter, graph, values) ? meter->layouts : NULL;
 }
 
 /* --- Measuring --- */
@@ -313,27 +339,42 @@ static void fit_line(struct ull__meter_of *meter, int node, int64_t planned, str
     entry->fixed = fixed >= 0 ? fixed : 0;
 }
 
+static int64_t batch_of(const struct ull__graph *graph, const int64_t *values)
+{
+    int symbol = ull__dim_symbol_find(graph->symbols, "batch");
+    return symbol >= 0 ? values[symbol] : 1;
+}
+
+/* What is known of a node's times, measured now if there is room to; NULL: nothing. */
+static struct entry *timed(struct ull__meter_of *meter, const struct ull__graph *graph, int node,
+                           const int64_t *values)
+{
+    if ((meter->room == 0 && meter->times.count == 0) || !turn_to(meter, graph, values) ||
+        (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0) {
+        return NULL;
+    }
+    uint64_t key = key_of(meter, node, false);
+    struct entry *entry = entry_of(&meter->times, key);
+    if (entry != NULL && entry->key == 0) {
+        if (meter->room == 0 || !get_scratch(meter)) {
+            return NULL;
+        }
+        entry->key = key;
+        meter->times.count += 1;
+        fit_line(meter, node, batch_of(graph, values), entry);
+    }
+    return entry != NULL && entry->each >= 0 ? entry : NULL;
+}
+
 static double seconds_of(void *context, const struct ull__graph *graph, int node,
                          const int64_t *values)
 {
     struct ull__meter_of *meter = context;
-    if (meter->room == 0 || !turn_to(meter, graph, values) || !get_scratch(meter) ||
-        (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0) {
-        return -1;
-    }
-    int symbol = ull__dim_symbol_find(graph->symbols, "batch");
-    int64_t batch = symbol >= 0 ? values[symbol] : 1;
-    uint64_t key = key_of(meter, node, false);
-    struct entry *entry = entry_of(&meter->times, key);
+    const struct entry *entry = timed(meter, graph, node, values);
     if (entry == NULL) {
         return -1;
     }
-    if (entry->key == 0) {
-        entry->key = key;
-        meter->times.count += 1;
-        fit_line(meter, node, batch, entry);
-    }
-    return entry->each < 0 ? -1 : entry->fixed + entry->each * (double)batch;
+    return entry->fixed + entry->each * (double)batch_of(graph, values);
 }
 
 ull_status ull__meter_create(struct ull__backend *backend, uint64_t room,
@@ -343,8 +384,11 @@ ull_status ull__meter_create(struct ull__backend *backend, uint64_t room,
     if (made == NULL) {
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to measure kernels");
     }
-    made->meter =
-        (struct ull__meter){.context = made, .workspace = workspace_of, .seconds = seconds_of};
+    made->meter = (struct ull__meter){.context = made,
+                                      .workspace = workspace_of,
+                                      .algorithm = algorithm_of,
+                                      .layouts = layouts_of,
+                                      .seconds = seconds_of};
     made->backend = backend;
     made->room = room;
     *meter = made;
@@ -370,6 +414,27 @@ void ull__meter_rest(struct ull__meter_of *meter)
         meter->scratch = NULL;
     }
     meter->room = 0;
+}
+
+const void *ull__meter_times(const struct ull__meter_of *meter, size_t *size)
+{
+    *size = meter->times.room * sizeof(*meter->times.entries);
+    return meter->times.entries;
+}
+
+bool ull__meter_take_times(struct ull__meter_of *meter, const void *times, size_t size)
+{
+    struct table taken = {malloc(size + 1), size / sizeof(*taken.entries), 0};
+    if (taken.entries == NULL) {
+        return false;
+    }
+    memcpy(taken.entries, times, size);
+    for (size_t i = 0; i < taken.room; ++i) {
+        taken.count += taken.entries[i].key != 0;
+    }
+    free(meter->times.entries);
+    meter->times = taken;
+    return true;
 }
 
 const struct ull__meter *ull__meter_for(struct ull__meter_of *meter)

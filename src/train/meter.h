@@ -21,6 +21,12 @@ ull_status ull__meter_create(struct ull__backend *backend, uint64_t room,
 void ull__meter_destroy(struct ull__meter_of *meter);
 /* Gives back the memory that measuring took; what is not known yet stays so. */
 void ull__meter_rest(struct ull__meter_of *meter);
+/*
+ * What was measured, for the meters of other processes that are to plan the same: `size` bytes, the meter's until it measures again;
+ * and taken over there.
+ */
+const void *ull__meter_times(const struct ull__meter_of *meter, size_t *size);
+bool ull__meter_take_times(struct ull__meter_of *meter, const void *times, size_t size);
 const struct ull__meter *ull__meter_for(struct ull__meter_of *meter);
 /* The first operator that the backend does not have, as a message; "" if it has all. */
 const char *ull__meter_missing(const struct ull__meter_of *meter);

@@ -1,16 +1,17 @@
 /*
  * record.c: what a micro-step and an update put into which queue.
  *
- * Events: for each buffer that is sent, one when it has left and one when it is back; one for the point of the compute queue that a copy
- * waits for; and for each of the two places of the optimizer's state one when it has come and one when it has left.
+ * Events: for each buffer that is sent, one when it has left and one when it is back; one for the point of the compute queue that a
+ * copy or a collective waits for, and one for the end of a collective, which the compute queue waits for; and for each of the two
+ * places of the optimizer's state one when it has come and one when it has left.
  */
 #include <stdlib.h>
 
 #include "error.h"
 #include "executable_private.h"
-#include "op.h"
+#include "ops.h"
 
-enum { SLOTS = 2, STATE_EVENTS = 2 * SLOTS + 1 };
+enum { SLOTS = 2, STATE_EVENTS = 2 * SLOTS + 2 };
 
 struct recording {
     struct ull__executable *e;
@@ -39,7 +40,7 @@ static int state_left(int slot)
     return 2 * slot + 1;
 }
 
-enum { REACHED = 2 * SLOTS };
+enum { REACHED = 2 * SLOTS, SAID };
 
 /* A queue goes on once what is now in another has passed. */
 static void follow(struct recording *r, enum ull__queue who, enum ull__queue whom, int event)
@@ -202,6 +203,32 @@ static void state_out(struct recording *r, int place)
 
 /* --- */
 
+static void collective(struct recording *r, const struct ull__node *node, void *const *operands)
+{
+    const struct ull__executable *e = r->e;
+    const struct ull__graph *graph = e->request.program->graph;
+    const struct ull__collective_attrs *attrs = &node->attrs.collective;
+    /* The one that is whole. */
+    const struct ull__tensor *of =
+        &graph->tensors[attrs->kind == ULL_ALL_GATHER ? node->outputs[0] : node->inputs[0]];
+    struct ull__collective_run run = {.kind = attrs->kind,
+                                      .reduce = attrs->reduce,
+                                      .ranks = attrs->size,
+                                      .type = of->type,
+                                      .outer = 1,
+                                      .whole = 1,
+                                      .inner = 1,
+                                      .from = operands[0],
+                                      .to = operands[node->input_count]};
+    for (int i = 0; i < of->rank; ++i) {
+        int64_t size = ull__dim_value(graph->symbols, of->dims[i], e->request.values);
+        *(i < attrs->axis ? &run.outer : i == attrs->axis ? &run.whole : &run.inner) *= size;
+    }
+    follow(r, node->queue, ULL_QUEUE_COMPUTE, REACHED);
+    r->ops->collective(r->backend, node->queue, &run);
+    follow(r, ULL_QUEUE_COMPUTE, node->queue, SAID);
+}
+
 static ull_status launch(struct recording *r, int place, struct ull_error *err)
 {
     const struct ull__executable *e = r->e;
@@ -234,7 +261,9 @@ static ull_status launch(struct recording *r, int place, struct ull_error *err)
                                .workspace =
                                    workspace != ULL_NONE ? ull__executable_stay(e, workspace) : NULL,
                                .skip = (const bool *)ull__executable_at(e, node->predicate, place)};
-    if (status == ULL_OK) {
+    if (status == ULL_OK && (node->op->flags & ULL_OP_COLLECTIVE) != 0) {
+        collective(r, node, operands);
+    } else if (status == ULL_OK) {
         r->ops->enqueue(r->backend, node->queue, e->kernels[placed->item], &what);
     }
     free(operands);
@@ -259,8 +288,9 @@ static ull_status record(struct recording *r, int begin, int end, struct ull__se
         }
     }
     /* What follows may use all memory again. */
+    bool micro = begin < end && end == r->e->request.layout->micro_count;
     for (int i = 0; i < r->e->request.program->buffer_count; ++i) {
-        if (is_sent(r->e, i) && begin == 0) {
+        if (is_sent(r->e, i) && micro) {
             r->ops->event_wait(r->backend, ULL_QUEUE_COMPUTE, left(i));
         }
     }
@@ -295,8 +325,11 @@ ull_status ull__executable_record(struct ull__executable *e, struct ull_error *e
     }
     ull_status status =
         recording.ops->events(recording.backend, STATE_EVENTS + 2 * program->buffer_count, err);
+    if (status == ULL_OK && layout->prologue_count > 0) {
+        status = record(&recording, 0, layout->prologue_count, &e->prologue, err);
+    }
     if (status == ULL_OK) {
-        status = record(&recording, 0, layout->micro_count, &e->micro, err);
+        status = record(&recording, layout->prologue_count, layout->micro_count, &e->micro, err);
     }
     if (status == ULL_OK && layout->micro_count < layout->count) {
         status = record(&recording, layout->micro_count, layout->count, &e->update, err);

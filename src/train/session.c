@@ -253,7 +253,7 @@ static ull_status make_bucket(struct ull__session *session, struct ull__bucket *
     if (status == ULL_OK) {
         status = make_executable(session, bucket, micro, &bucket->full, err);
     }
-    bucket->rest_batch = session->options.plan.batch % micro;
+    bucket->rest_batch = ull__session_own_batch(session) % micro;
     if (status == ULL_OK && bucket->rest_batch > 0) {
         status = make_executable(session, bucket, bucket->rest_batch, &bucket->rest, err);
     }
@@ -306,7 +306,7 @@ static ull_status take_first_plans(struct ull__session *session, struct ull_erro
     if (!ull__session_choose(session, &wish, plans)) {
         return ull__session_nothing_fits(session, session->budget, false, err);
     }
-    ull_status status = take_plans(session, plans, err);
+    ull_status status = ull__session_agree(session, take_plans(session, plans, err), err);
     while (status == ULL_E_NO_MEMORY) {
         int64_t peak = 0;
         for (int i = 0; i < session->bucket_count; ++i) {
@@ -318,7 +318,7 @@ static ull_status take_first_plans(struct ull__session *session, struct ull_erro
         if (!ull__session_choose(session, &wish, plans)) {
             return status;
         }
-        status = take_plans(session, plans, err);
+        status = ull__session_agree(session, take_plans(session, plans, err), err);
     }
     return status;
 }
@@ -333,11 +333,12 @@ ull_status ull__session_create(const struct ull__session_options *options,
     made->options = *options;
     made->backend = options->backend;
     made->budget = options->budget_bytes;
+    made->given = ULL_NONE;
     made->loss_scale = options->initial_loss_scale > 0 ? options->initial_loss_scale : 65536;
     uint64_t room =
         options->budget_bytes / 2 < MOST_MEASURING ? options->budget_bytes / 2 : MOST_MEASURING;
-    ull_status status =
-        ull__meter_create(made->backend, options->rates ? 0 : room, &made->meter, err);
+    ull_status status = ull__meter_create(
+        made->backend, options->rates || made->backend->rank > 0 ? 0 : room, &made->meter, err);
     if (status == ULL_OK) {
         status = ull__session_make_planners(made, err);
     }
@@ -394,7 +395,8 @@ ull_status ull__session_replan(struct ull__session *session, uint64_t budget_byt
         before[i] = session->buckets[i].plan;
         other = other || before[i] != found[i];
     }
-    ull_status status = other ? take_plans(session, found, err) : ULL_OK;
+    ull_status status =
+        other ? ull__session_agree(session, take_plans(session, found, err), err) : ULL_OK;
     if (status == ULL_OK) {
         session->budget = budget_bytes;
         *changed = other;
@@ -432,6 +434,7 @@ void ull__session_info(struct ull__session *session, struct ull__session_info *i
     *info = (struct ull__session_info){.planner = longest->planner,
                                        .plan = longest->plan,
                                        .chosen = ull__bucket_plan(longest),
+                                       .given = longest->plan == session->given,
                                        .predicted_peak_bytes = needs.persistent + needs.step,
                                        .host_bytes = needs.host,
                                        .persistent_bytes = needs.persistent,

@@ -14,7 +14,9 @@
 #define ULLAGE_TRAIN_SESSION_H
 
 #include "backend.h"
+#include "given.h"
 #include "plan.h"
+#include "world.h"
 
 /* Samples, as the loop has them. Both are called by the session's thread, in the order of the samples. */
 struct ull__source {
@@ -43,24 +45,31 @@ struct ull__session_options {
     uint64_t budget_bytes;         /* of the device, with what is outside */
     uint64_t seed;
     double initial_loss_scale; /* f16; 0: 65,536 */
+    /* A plan that is taken before all others, of the longest samples, if it fits; NULL: none. Must outlive the call only. */
+    const struct ull__given *given;
     /* Which plans may be taken, for samples of `length` elements; NULL: all. */
     bool (*accepts)(void *context, int64_t length, const struct ull__plan *plan);
     void *context;
+    struct ull__world *world; /* whose ranks share the batch, that of the backend; NULL: alone */
     bool rates; /* times are the profile's, nothing is measured: the same plan each time */
 };
 
 struct ull__session;
 
 /*
+ * Ranks of a world: each makes a session of its own, with the same options and the budget of one device, and then the same calls in the
+ * same order. Rank r of n has samples r * batch / n on of each batch. Rank 0 measures for all. Where one rank fails all do, with
+ * ULL_E_SYSTEM.
+ *
  * ULL_E_NO_MEMORY: nothing fits the budget (the message has the smallest that does), or the machine has less. ULL_E_INVALID: a model
- * without a loss or with inputs that data cannot fill. ULL_E_NOT_FOUND: an operator that the backend does not have.
+ * without a loss or with inputs that data cannot fill, or a given plan that cannot be one of it. ULL_E_NOT_FOUND: an operator that the backend does not have.
  */
 ull_status ull__session_create(const struct ull__session_options *options,
                                struct ull__session **session, struct ull_error *err);
 void ull__session_destroy(struct ull__session *session);
 
 struct ull__step_result {
-    double loss;       /* of the batch, without the loss scale */
+    double loss;       /* of the batch, that of all ranks, without the loss scale */
     double loss_scale; /* after the step; 1 without one */
     bool skipped;      /* gradients were not finite: nothing was updated */
     int64_t micro_batch, micro_steps;
@@ -79,7 +88,8 @@ struct ull__evaluation {
     uint64_t valid, right;
 };
 /*
- * Over `count` samples of the source. predictions: NULL, or an i32 for each target: the class it would have said. ULL_E_NO_MEMORY:
+ * Over `count` samples of the source, of which ranks of a world take a part each. predictions (not in a world): NULL, or an i32
+ * for each target: the class it would have said. ULL_E_NO_MEMORY:
  * not even one sample goes through what the training leaves.
  */
 ull_status ull__session_evaluate(struct ull__session *session, const struct ull__source *source,
@@ -110,6 +120,7 @@ struct ull__session_info {
     const struct ull__planner *planner; /* of the longest, like what follows */
     int plan;                           /* its number there */
     const struct ull__plan *chosen;
+    bool given;                    /* it is that of the options */
     uint64_t predicted_peak_bytes; /* of the regions of the device, which hold the plan of each length */
     uint64_t expected_peak_bytes; /* the same of the lengths that ran since the plans were taken */
     uint64_t measured_peak_bytes; /* highest ends of what kernels were handed, since the plan was taken */

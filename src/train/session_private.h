@@ -45,6 +45,7 @@ struct ull__session {
     struct ull__backend *backend;
     struct ull__meter_of *meter;
     uint64_t budget;
+    int given; /* number of the longest's planner; ULL_NONE: none */
     struct ull__bucket buckets[ULL_SESSION_BUCKETS]; /* ascending */
     int bucket_count;
     struct ull__bucket *at; /* whose counters and constants are in the persistent region */
@@ -118,6 +119,22 @@ struct ull__bucket *ull__session_bucket_for(struct ull__session *session, int64_
 /* `count` samples as the source gave them become rows of the bucket's length. */
 void ull__session_narrow(struct ull__session *session, const struct ull__bucket *bucket,
                          int64_t count);
+
+/* ranks.c */
+/* Rank 0's times become everybody's. */
+ull_status ull__session_share_times(struct ull__session *session, struct ull_error *err);
+/*
+ * Whether all ranks could take their plans (status: whether this one could), and they are the same. What went wrong on one counts on all
+ * of them, so that all take the next plans or none.
+ */
+ull_status ull__session_agree(struct ull__session *session, ull_status status, struct ull_error *err);
+
+/* Samples of a batch that this rank has; all, without a world. */
+static inline int64_t ull__session_own_batch(const struct ull__session *session)
+{
+    return session->options.plan.batch /
+           (session->options.plan.devices > 1 ? session->options.plan.devices : 1);
+}
 
 /* evaluate.c */
 void ull__forward_destroy(struct ull__session *session, struct ull__forward *forward);

@@ -182,27 +182,47 @@ static ull_status micro_step(struct ull__session *session, const struct ull__sou
     return session->backend->ops->synchronize(session->backend, err);
 }
 
+/* What the ranks of a world have, one after the other: the same sum on all of them. */
+static ull_status add_up(struct ull__session *session, double *value, struct ull_error *err)
+{
+    double all[ULL_WORLD_RANKS], sum = 0;
+    if (session->options.world == NULL) {
+        return ULL_OK;
+    }
+    ull_status status = ull__world_gather(session->options.world, value, sizeof(*value), all, err);
+    for (int i = 0; i < ull__world_ranks(session->options.world) && status == ULL_OK; ++i) {
+        sum += all[i];
+    }
+    *value = status == ULL_OK ? sum : *value;
+    return status;
+}
+
 ull_status ull__session_step(struct ull__session *session, const struct ull__source *source,
                              double learning_rate, struct ull__step_result *result,
                              struct ull_error *err)
 {
-    int64_t batch = session->options.plan.batch;
-    enter(session, ull__session_bucket_for(session, source->length != NULL
-                                                        ? source->length(source->context, 0, batch)
-                                                        : session->sample_elements));
+    /* Ranks that share a batch have one length, so this is not by the samples of this one alone. */
+    int64_t length = source->length != NULL && session->bucket_count > 1
+                         ? source->length(source->context, 0, session->options.plan.batch)
+                         : session->sample_elements;
+    enter(session, ull__session_bucket_for(session, length));
     struct ull__bucket *bucket = session->at;
     const struct ull__graph *graph = ull__session_graph(session);
     int count;
     int64_t micro = ull__planner_plans(bucket->planner, &count)[bucket->plan].micro_batch;
-    uint64_t valid = source->valid(source->context, 0, batch), before = session->steps;
-    float rate = (float)learning_rate, targets = valid > 0 ? (float)valid : 1;
+    int64_t batch = ull__session_own_batch(session);
+    int64_t own = session->backend->rank * batch; /* where this rank's samples begin */
+    uint64_t valid = source->valid(source->context, own, batch), before = session->steps;
+    float rate = (float)learning_rate;
+    float targets = valid > 0 || session->options.world != NULL ? (float)valid : 1;
     double begin = now(), loss = 0;
     int64_t micro_steps = 0;
     write_control(session, "learning_rate", &rate, sizeof(rate));
     write_control(session, "target_count", &targets, sizeof(targets));
+    ull__executable_prologue(bucket->full);
     for (int64_t first = 0; first < batch; first += micro, ++micro_steps) {
         int64_t here = batch - first < micro ? batch - first : micro;
-        ull_status status = micro_step(session, source, first, here, first > 0, err);
+        ull_status status = micro_step(session, source, own + first, here, first > 0, err);
         if (status != ULL_OK) {
             return status;
         }
@@ -212,6 +232,9 @@ ull_status ull__session_step(struct ull__session *session, const struct ull__sou
     }
     ull__executable_update(session->at->full);
     ull_status status = session->backend->ops->synchronize(session->backend, err);
+    if (status == ULL_OK) {
+        status = add_up(session, &loss, err);
+    }
     if (status != ULL_OK) {
         return status;
     }

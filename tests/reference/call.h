@@ -28,6 +28,11 @@ struct call {
 #include "ops.def"
 #undef X
 
+/* A node's operands, and their end. */
+struct call ref__call(const struct ref *ref, int node);
+void ref__call_finish(const struct ref *ref, struct call *call);
+const struct ull__graph *ref__graph(const struct ref *ref);
+
 _Noreturn void ref__die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *ref__alloc(size_t count, size_t size);
 

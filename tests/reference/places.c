@@ -177,12 +177,3 @@ void ref__copy(struct call *call)
 {
     copy_all(call);
 }
-
-/* In a world of one. */
-void ref__collective(struct call *call)
-{
-    if (call->attrs->collective.size != 1) {
-        ref__die("a collective of %d devices", call->attrs->collective.size);
-    }
-    copy_all(call);
-}

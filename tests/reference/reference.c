@@ -254,26 +254,42 @@ static void round_outputs(struct call *call)
     }
 }
 
+struct call ref__call(const struct ref *ref, int at)
+{
+    const struct ull__node *node = &ref->graph->nodes[at];
+    return (struct call){.node = node,
+                         .attrs = &node->attrs,
+                         .in = list_of(ref, node->inputs, node->input_count),
+                         .out = list_of(ref, node->outputs, node->output_count),
+                         .ins = node->input_count,
+                         .outs = node->output_count,
+                         .symbols = ref->graph->symbols,
+                         .values = ref->values};
+}
+
+void ref__call_finish(const struct ref *ref, struct call *call)
+{
+    if (ref->rounds) {
+        round_outputs(call);
+    }
+    free(call->in);
+    free(call->out);
+}
+
 void ref_node(struct ref *ref, int at)
 {
     const struct ull__node *node = &ref->graph->nodes[at];
     if (node->predicate != ULL_NONE && ref->arrays[node->predicate].data[0] != 0) {
         return;
     }
-    struct call call = {.node = node,
-                        .attrs = &node->attrs,
-                        .in = list_of(ref, node->inputs, node->input_count),
-                        .out = list_of(ref, node->outputs, node->output_count),
-                        .ins = node->input_count,
-                        .outs = node->output_count,
-                        .symbols = ref->graph->symbols,
-                        .values = ref->values};
+    struct call call = ref__call(ref, at);
     loops_of(node->op)(&call);
-    if (ref->rounds) {
-        round_outputs(&call);
-    }
-    free(call.in);
-    free(call.out);
+    ref__call_finish(ref, &call);
+}
+
+const struct ull__graph *ref__graph(const struct ref *ref)
+{
+    return ref->graph;
 }
 
 void ref_run(struct ref *ref, enum ull__phase phase)

@@ -10,8 +10,8 @@
  * Every tensor is an array of doubles, whatever its type is: whole numbers up to 2^53 and truth values (0 and 1) are exact
  * in them. Views and new versions of a tensor lie in its array, so an order of nodes that reads what is overwritten
  * gives wrong numbers here as it does on a device. Each operator is the definition written out as loops, with no
- * code of src/ but the graph itself and the generator (random.h). What it cannot do: collectives of more than one device,
- * layouts other than rows (they are read as rows).
+ * code of src/ but the graph itself and the generator (random.h). What it cannot do: layouts other than rows (they are read as
+ * rows).
  *
  * It is for tests: what cannot be (no memory, a wrong index) ends the program with a message.
  */
@@ -45,6 +45,13 @@ void ref_generator(struct ref *ref, int64_t seed, int64_t step, int64_t sample);
 /* All nodes of a phase in the order of their numbers. A node whose predicate is true does nothing. */
 void ref_run(struct ref *ref, enum ull__phase phase);
 void ref_node(struct ref *ref, int node);
+
+/*
+ * A world: `devices` references of one graph, which run its nodes side by side. ref_cut: values of parameters, state and masters of a
+ * graph of the whole model, by their names; of what is cut in `to`, the part of device `device`. A master is what its weight is.
+ */
+void ref_cut(struct ref *to, int device, int devices, struct ref *whole);
+void ref_run_world(struct ref *const *refs, int devices, enum ull__phase phase);
 
 /* Between elements as a type stores them, in rows, and doubles. */
 void ref_decode(enum ull__type type, const void *from, double *to, int64_t count);

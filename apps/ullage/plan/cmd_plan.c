@@ -4,10 +4,13 @@
  * Needs no GPU. The work is done in src/plan; plan_options.c reads options, plan_json.c and plan_text.c write.
  */
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "cpu.h"
 #include "error.h"
+#include "meter.h"
 #include "model.h"
 #include "plan_cmd.h"
 #include "plan_offsets.h"
@@ -29,22 +32,62 @@ int plan_say_infeasible(int64_t budget, int64_t smallest_bytes)
     return EXIT_FAILED;
 }
 
-static ull_status make_plans(const struct plan_options *options, struct ull__progress *progress,
-                             struct plan_result *result, struct ull_error *err)
+/* The backend that would run it, if it can be had: workspaces are its own then, and the file says what it was planned with. */
+static struct ull__meter_of *open_meter(const struct plan_options *options,
+                                        struct ull__backend **backend, struct plan_result *result)
 {
-    uint64_t begin = cli_monotonic_ns();
-    ull_status status = plan_model(options, &result->model, err);
-    if (status != ULL_OK) {
-        return status;
+    struct ull__cpu_options cpu = {.threads = options->threads};
+    struct ull__meter_of *meter = NULL;
+    bool has_table = options->profile.algorithms.count > 0; /* which is somebody's own */
+    if (strcmp(options->profile.name, "cpu") != 0 || has_table || options->request.devices > 1 ||
+        ull__cpu_create(&cpu, backend, NULL) != ULL_OK) {
+        return NULL;
     }
+    if (ull__meter_create(*backend, 0, &meter, NULL) == ULL_OK) {
+        result->runner.backend = plan_backend_text(ull__cpu_describe(*backend), result->runner_text,
+                                                   sizeof(result->runner_text));
+        result->runner.threads = ull__cpu_threads(*backend);
+    }
+    return meter;
+}
+
+static ull_status make_planners(const struct plan_options *options, struct ull__profile *profile,
+                                struct ull__progress *progress, struct plan_result *result,
+                                struct ull_error *err)
+{
     struct ull__plan_request request = options->request;
     request.model = result->model;
+    request.profile = profile;
     request.progress = progress;
-    status = ull__planner_create(&request, &result->planner, err);
+    ull_status status = ull__planner_create(&request, &result->planner, err);
     if (status == ULL_OK) {
         request.plain = true;
         request.host_bytes = 0;
         status = ull__planner_create(&request, &result->plain, err);
+    }
+    return status;
+}
+
+static ull_status make_plans(const struct plan_options *options, struct ull__progress *progress,
+                             struct plan_result *result, struct ull_error *err)
+{
+    uint64_t begin = cli_monotonic_ns();
+    struct ull__profile profile = options->profile;
+    ull_status status = plan_model(options, &result->model, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    result->meter = open_meter(options, &result->backend, result);
+    profile.meter = result->meter != NULL ? ull__meter_for(result->meter) : NULL;
+    status = make_planners(options, &profile, progress, result, err);
+    if (result->meter != NULL && ull__meter_missing(result->meter)[0] != '\0') {
+        /* It cannot run this model, others can. */
+        profile.meter = NULL;
+        result->runner.backend = NULL;
+        ull__planner_destroy(result->planner);
+        ull__planner_destroy(result->plain);
+        result->planner = result->plain = NULL;
+        status = make_planners(options, &profile, progress, result, err);
     }
     if (status != ULL_OK) {
         return status;
@@ -144,6 +187,10 @@ int cmd_plan(int argc, char **argv)
     }
     ull__planner_destroy(result.planner);
     ull__planner_destroy(result.plain);
+    ull__meter_destroy(result.meter);
+    if (result.backend != NULL) {
+        result.backend->ops->destroy(result.backend);
+    }
     ull__graph_destroy(result.model);
     return code;
 }

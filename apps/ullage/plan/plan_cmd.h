@@ -8,8 +8,9 @@
 #include "json.h"
 #include "parallel.h"
 #include "plan.h"
+#include "plan_file.h"
 
-enum { PLAN_FILE_VERSION = 1, PLAN_CARDS_MOST = 64 /* in a line of budgets */ };
+enum { PLAN_CARDS_MOST = 64 /* in a line of budgets */ };
 
 struct plan_options {
     const char *model;
@@ -23,6 +24,7 @@ struct plan_options {
     struct ull__plan_request request;
     struct ull__infer_request infer;
     struct ull__profile profile;
+    int threads; /* of the processor; 0: as many as there are */
 };
 
 /* A model with its plans, and the one that was chosen. */
@@ -35,6 +37,10 @@ struct plan_result {
     bool feasible;
     int64_t smallest_bytes; /* the smallest feasible budget */
     double planning_seconds;
+    struct ull__backend *backend; /* that would run it; NULL */
+    struct ull__meter_of *meter;
+    struct plan_runner runner;
+    char runner_text[160];
 };
 
 /* Fills in what is asked, beside what is there. Returns an exit code where there is nothing to plan, or -1. */

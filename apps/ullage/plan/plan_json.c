@@ -114,54 +114,6 @@ static void put_thumb(struct ull_json *json, const struct plan_result *result)
     ull__json_object_end(json);
 }
 
-/* What was decided, by numbers of tensors of the forward pass; the rest is kept. */
-static void put_decision(struct ull_json *json, const struct plan_result *result)
-{
-    int count;
-    const struct ull__plan *plan = &ull__planner_plans(result->planner, &count)[result->chosen];
-    const struct ull__program *program = ull__planner_program(result->planner, result->chosen);
-    static const char *const keys[] = {"drop", "send"};
-    ull__json_key(json, "decision");
-    ull__json_object(json);
-    for (int kind = 0; kind < 2; ++kind) {
-        ull__json_key(json, keys[kind]);
-        ull__json_array(json);
-        for (int i = 0; i < program->buffer_count; ++i) {
-            const struct ull__program_buffer *buffer = &program->buffers[i];
-            if (buffer->forward && buffer->backward &&
-                plan->decision.keep[i] == (kind == 0 ? ULL_DROP : ULL_SEND)) {
-                ull__json_i64(json, buffer->tensor);
-            }
-        }
-        ull__json_array_end(json);
-    }
-    ull__json_key(json, "lean");
-    ull__json_array(json);
-    for (int i = 0; i < program->item_count; ++i) {
-        if (plan->decision.lean[i]) {
-            ull__json_i64(json, program->items[i].node);
-        }
-    }
-    ull__json_array_end(json);
-    put_bool(json, "chunked_loss", plan->chunked_loss);
-    put_bool(json, "offload_optimizer", plan->offload_optimizer);
-    put_i64(json, "zero_stage", plan->zero_stage);
-    ull__json_object_end(json);
-}
-
-/* What a plan is only good for as it is; null: not pinned, whoever runs it fills it in. */
-static void put_pins(struct ull_json *json)
-{
-    static const char *const keys[] = {"backend", "threads", "layouts", "algorithms"};
-    ull__json_key(json, "pins");
-    ull__json_object(json);
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
-        ull__json_key(json, keys[i]);
-        ull__json_null(json);
-    }
-    ull__json_object_end(json);
-}
-
 static void put_ladder(struct ull_json *json, const struct plan_result *result)
 {
     enum { MOST = 24 };
@@ -214,6 +166,7 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     put_text(json, "mode", "training");
     put_text(json, "model", options->model);
     put_text(json, "device", options->profile.name);
+    plan_put_training(json, &options->request, result->model);
     put_bool(json, "feasible", result->feasible);
     put_i64(json, "budget_bytes", options->budget);
     put_i64(json, "peak_bytes", plan->peak_bytes);
@@ -233,8 +186,8 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     put_plain(json, result);
     put_steps(json, result);
     put_thumb(json, result);
-    put_decision(json, result);
-    put_pins(json);
+    plan_put_decision(json, result->planner, result->chosen);
+    plan_put_pins(json, result->planner, result->chosen, &result->runner);
     if (options->request.devices > 1) {
         put_data_parallel(json, options, plan->peak_bytes);
     }

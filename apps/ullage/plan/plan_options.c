@@ -42,6 +42,7 @@ static void print_help(void)
         "  --max-workspace SIZE   of one operator\n"
         "  --host-memory SIZE     for what is sent to the host (default: the device's profile);\n"
         "                         0 for none\n"
+        "  --threads N            of the processor (device cpu; default: all)\n"
         "  --clip NORM            clip gradients to this global norm\n"
         "  --devices N            over N devices\n"
         "  --parallel KIND        how: data (default: the batch is shared), model or pipeline\n"
@@ -157,6 +158,7 @@ enum {
     OPTION_FIT,
     OPTION_MODELS,
     OPTION_LIST,
+    OPTION_THREADS,
 };
 
 static const struct option long_options[] = {
@@ -182,6 +184,7 @@ static const struct option long_options[] = {
     {"weights", required_argument, NULL, OPTION_WEIGHTS},
     {"context", required_argument, NULL, OPTION_CONTEXT},
     {"requests", required_argument, NULL, OPTION_REQUESTS},
+    {"threads", required_argument, NULL, OPTION_THREADS},
     {"models", no_argument, NULL, OPTION_MODELS},
     {"list-devices", no_argument, NULL, OPTION_LIST},
     {"help", no_argument, NULL, 'h'},
@@ -197,24 +200,12 @@ struct typed {
     int exit_code;                          /* -1: go on */
 };
 
-static bool parse_optimizer(const char *text, enum ull__optimizer *optimizer)
-{
-    static const char *const names[] = {"sgd", "adam", "adamw"};
-    for (int i = 0; i < 3; ++i) {
-        if (strcmp(text, names[i]) == 0) {
-            *optimizer = (enum ull__optimizer)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* An option that has a number or a size. Returns a usage error, or -1. */
 static int take_number(int option, const char *text, struct plan_options *options)
 {
     struct ull__plan_request *request = &options->request;
     struct ull_error err = {{0}};
-    int64_t devices;
+    int64_t count;
     char *end;
     switch (option) {
     case 'b':
@@ -246,11 +237,17 @@ static int take_number(int option, const char *text, struct plan_options *option
                                    text);
         }
         return -1;
+    case OPTION_THREADS:
+        if (!parse_count(text, 1, 64, &count)) {
+            return cli_usage_error("plan", "--threads is '%.40s': expected 1 to 64", text);
+        }
+        options->threads = (int)count;
+        return -1;
     case OPTION_DEVICES:
-        if (!parse_count(text, 1, 65536, &devices)) {
+        if (!parse_count(text, 1, 65536, &count)) {
             return cli_usage_error("plan", "--devices is '%.40s': expected 1 to 65536", text);
         }
-        request->devices = (int)devices;
+        request->devices = (int)count;
         return -1;
     case OPTION_CLIP:
         request->attrs.limit = strtod(text, &end);
@@ -301,7 +298,7 @@ static void note_mode(int option, const char *name, struct typed *typed)
     static const int training[] = {OPTION_OPTIMIZER,    OPTION_PRECISION,     OPTION_BN_GROUP,
                                    OPTION_ACCUMULATION, OPTION_RECOMPUTE_MIN, OPTION_HOST,
                                    OPTION_CLIP,         OPTION_DEVICES,       OPTION_LIKE,
-                                   OPTION_HTML,         OPTION_PARALLEL};
+                                   OPTION_HTML,         OPTION_PARALLEL,      OPTION_THREADS};
     for (size_t i = 0; i < sizeof(training) / sizeof(training[0]); ++i) {
         typed->of_training = option == training[i] ? name : typed->of_training;
     }
@@ -327,7 +324,7 @@ static void read_options(int argc, char **argv, struct plan_options *options, st
             }
             break;
         case OPTION_OPTIMIZER:
-            if (!parse_optimizer(optarg, &options->request.optimizer)) {
+            if (!plan_optimizer_parse(optarg, &options->request.optimizer)) {
                 typed->exit_code = cli_usage_error(
                     "plan", "--optimizer is '%.40s': expected adam, adamw or sgd", optarg);
             }

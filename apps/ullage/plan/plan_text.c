@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../table.h"
+#include "op.h"
 #include "plan_cmd.h"
 #include "plan_words.h"
 #include "size.h"
@@ -81,6 +82,41 @@ static void print_steps(const struct plan_result *result, int width)
                                  sizeof(seconds)),
                width >= WIDE ? "  " : "",
                width >= WIDE ? ull__technique_what(steps[i].technique) : "");
+    }
+}
+
+/* Whether an item runs with the same slower algorithm as another, of the same operator. */
+static bool same_algorithm(const struct ull__program *program, const struct ull__decision *decision,
+                           int left, int right)
+{
+    const struct ull__node *nodes = program->graph->nodes;
+    return decision->algorithm[left] != 0 && decision->algorithm[right] != 0 &&
+           nodes[program->items[left].node].op == nodes[program->items[right].node].op &&
+           strcmp(ull__item_choice(program, left, decision->algorithm[left])->name,
+                  ull__item_choice(program, right, decision->algorithm[right])->name) == 0;
+}
+
+/* Operators that do not run with their fastest algorithm: how many, and with which. */
+static void print_algorithms(const struct plan_result *result)
+{
+    int plans;
+    const struct ull__plan *plan = &ull__planner_plans(result->planner, &plans)[result->chosen];
+    const struct ull__program *program = ull__planner_program(result->planner, result->chosen);
+    bool any = false;
+    for (int i = 0; i < program->item_count; ++i) {
+        int before = 0, count = 0;
+        for (int j = 0; j < program->item_count; ++j) {
+            bool same = same_algorithm(program, &plan->decision, i, j);
+            before += same && j < i;
+            count += same;
+        }
+        if (count == 0 || before > 0) {
+            continue;
+        }
+        printf("%s  %-20s %4d x %s\n", any ? "" : "\n  algorithms with less workspace\n",
+               program->graph->nodes[program->items[i].node].op->name, count,
+               ull__item_choice(program, i, plan->decision.algorithm[i])->name);
+        any = true;
     }
 }
 
@@ -233,6 +269,7 @@ bool plan_print_text(const struct plan_result *result, int width)
         return false;
     }
     print_steps(result, width);
+    print_algorithms(result);
     print_reasons(result, plain, plan, width);
     print_thumb(result, plan, width);
     int devices = options->request.devices;

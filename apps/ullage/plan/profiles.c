@@ -2,7 +2,7 @@
  * profiles.c: device profiles, one JSON object each. See profiles.h.
  *
  * A profile has a figure for each name below, all of them, in a range in which plans can be made; "sources" says where
- * each comes from and is not read.
+ * each comes from and is not read. It may have "algorithms" (src/plan/algorithms.h): a list of classes.
  */
 #include "profiles.h"
 
@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "file.h"
+#include "op.h"
 
 extern const char plan_device_files[];
 
@@ -83,6 +84,116 @@ static bool is_plain(const char *text)
     return true;
 }
 
+/* --- Algorithms --- */
+
+/* A number that may be left out. */
+static bool read_bound(const json_t *object, const char *name, double absent, double least,
+                       double most, double *value)
+{
+    const json_t *found = json_object_get(object, name);
+    *value = found != NULL ? json_number_value(found) : absent;
+    return found == NULL || (json_is_number(found) && *value >= least && *value <= most);
+}
+
+static bool read_algorithm(const json_t *object, struct ull__algorithm *algorithm, const char **bad)
+{
+    const char *name = json_string_value(json_object_get(object, "name"));
+    if (name == NULL || name[0] == '\0' || strlen(name) >= sizeof(algorithm->name) ||
+        !is_plain(name)) {
+        *bad = "name";
+        return false;
+    }
+    strcpy(algorithm->name, name);
+    for (int i = 0; i < ULL_WORKSPACE_UNITS; ++i) {
+        *bad = ull__workspace_unit_text(i);
+        if (!read_bound(object, *bad, 0, 0, 1e6, &algorithm->multiples[i])) {
+            return false;
+        }
+    }
+    *bad = "parts";
+    if (!read_bound(object, *bad, 0, 0, 1e6, &algorithm->parts)) {
+        return false;
+    }
+    *bad = "parts_most";
+    if (!read_bound(object, *bad, 0, 0, 1e15, &algorithm->parts_most)) {
+        return false;
+    }
+    *bad = "slowdown";
+    return json_object_get(object, *bad) != NULL &&
+           read_bound(object, *bad, 0, 1, 1000, &algorithm->slowdown);
+}
+
+static bool read_class(const json_t *object, struct ull__algorithm_class *class, const char **bad)
+{
+    const char *op = json_string_value(json_object_get(object, "op"));
+    const json_t *type = json_object_get(object, "type"),
+                 *list = json_object_get(object, "algorithms");
+    const char *text = json_string_value(type);
+    *bad = "op";
+    class->op = op != NULL ? ull__op_find(op) : NULL;
+    if (class->op == NULL) {
+        return false;
+    }
+    *bad = "type";
+    class->f32 = type == NULL || (text != NULL && strcmp(text, "f32") == 0);
+    class->half = type == NULL || (text != NULL && strcmp(text, "half") == 0);
+    if (!class->f32 && !class->half) {
+        return false;
+    }
+    const struct {
+        const char *name;
+        double *value;
+    } bounds[] = {{"channels_most", &class->channels_most},
+                  {"window_most", &class->window_most},
+                  {"weights_most", &class->weights_most},
+                  {"inner_least", &class->inner_least}};
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); ++i) {
+        *bad = bounds[i].name;
+        if (!read_bound(object, *bad, 0, 0, 1e18, bounds[i].value)) {
+            return false;
+        }
+    }
+    *bad = "algorithms";
+    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > ULL_CHOICES) {
+        return false;
+    }
+    class->count = (int)json_array_size(list);
+    for (int i = 0; i < class->count; ++i) {
+        if (!read_algorithm(json_array_get(list, (size_t)i), &class->algorithms[i], bad)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static ull_status read_algorithms(const json_t *object, const char *name,
+                                  struct ull__algorithms *algorithms, struct ull_error *err)
+{
+    const json_t *list = json_object_get(object, "algorithms");
+    if (list == NULL) {
+        return ULL_OK;
+    }
+    if (!json_is_array(list) || json_array_size(list) > ULL_ALGORITHM_CLASSES) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "device '%.60s': \"algorithms\" is not a list of at most %d classes", name,
+                         ULL_ALGORITHM_CLASSES);
+    }
+    for (size_t i = 0; i < json_array_size(list); ++i) {
+        const char *bad = "";
+        if (!read_class(json_array_get(list, i), &algorithms->classes[i], &bad)) {
+            return ull__fail(
+                err, ULL_E_INVALID,
+                "device '%.60s': \"algorithms\": class %zu: \"%s\" is missing, unknown or "
+                "not in its range",
+                name, i + 1, bad);
+        }
+        algorithms->count += 1;
+    }
+    return ULL_OK;
+}
+
+/* --- A profile --- */
+
 ull_status plan_profile_read(const char *text, const char *name, struct ull__profile *profile,
                              struct ull_error *err)
 {
@@ -105,6 +216,9 @@ ull_status plan_profile_read(const char *text, const char *name, struct ull__pro
         read.bf16 = json_is_true(json_object_get(object, "bf16"));
         read.f16 = json_is_true(json_object_get(object, "f16"));
         status = read_figures(object, name, &read, err);
+        if (status == ULL_OK) {
+            status = read_algorithms(object, name, &read.algorithms, err);
+        }
     }
     json_decref(object);
     if (status == ULL_OK) {

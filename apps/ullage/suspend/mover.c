@@ -11,64 +11,13 @@
 #include "control.h"
 #include "error.h"
 #include "group.h"
-#include "procfs.h"
-#include "relatives.h"
-#include "size.h"
+#include "move_parts.h"
 #include "stand.h"
 #include "ties.h"
 
 enum { POLL_NS = 20000000 };
 
-/* A job that is moved: the one that was named is the first, the others are of its group. */
-struct part {
-    struct ull__ledger *ledger;
-    struct relatives relatives;
-    uint64_t number; /* of the command */
-};
-
-struct move {
-    struct part *parts;
-    int count;
-    const struct move_options *options;
-    bool out;
-    bool stopped;
-    bool moves_shared; /* known: the driver moves what is shared */
-    struct move_progress progress;
-};
-
-static uint64_t held_by(const struct ull__process_view *process)
-{
-    uint64_t sum = 0;
-    for (int d = 0; d < ULL_MAX_DEVICES; d++)
-        sum += process->usage[d].held_bytes;
-    return sum;
-}
-
-static uint64_t evicted_of(const struct ull__process_view *process)
-{
-    uint64_t sum = 0;
-    for (int d = 0; d < ULL_MAX_DEVICES; d++)
-        sum += process->evicted_bytes[d];
-    return sum;
-}
-
-/* A process by the part it is in and its slot there. */
-struct place {
-    int part, slot;
-};
-
-/* The processes of all parts that are alive, from `at` on; false when there are no more. */
-static bool next_process(const struct move *move, struct place *at, struct ull__process_view *process)
-{
-    for (; at->part < move->count; at->part++, at->slot = 0)
-        for (; at->slot < ULL_MAX_SLOTS; at->slot++)
-            if (ull__ledger_process(move->parts[at->part].ledger, at->slot, process) &&
-                !process->draining)
-                return true;
-    return false;
-}
-
-static struct part *part_of(const struct move *move, const struct place *at)
+static struct move_part *part_of(const struct move *move, const struct move_place *at)
 {
     return &move->parts[at->part];
 }
@@ -83,7 +32,7 @@ static void look(struct move *move)
     struct ull__process_view process;
     struct move_progress *p = &move->progress;
     *p = (struct move_progress){0};
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
+    for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++) {
         p->processes++;
         p->there += is_there(move, &process);
         p->moved_bytes += process.moved_bytes;
@@ -96,12 +45,12 @@ static void look(struct move *move)
 
 /* --- processes that the driver moves --------------------------------------------------------------------- */
 
-static void report(struct move *move, const struct place *at,
+static void report(struct move *move, const struct move_place *at,
                    const struct ull__process_view *process, enum ull__residency residency, bool done)
 {
-    struct part *part = part_of(move, at);
+    struct move_part *part = part_of(move, at);
     struct ull__residency_report say = {.residency = residency, .done = done ? part->number : 0};
-    uint64_t held = held_by(process);
+    uint64_t held = move_held(process);
     bool out = residency == ULL_MOVED_OUT || residency == ULL_MOVING_IN;
     say.to_move_bytes = held;
     say.moved_bytes = done ? held : 0;
@@ -128,7 +77,7 @@ static bool is_tied(void *data)
     return ull__ledger_process(one->ledger, one->slot, &process) && ties_of(&process);
 }
 
-static ull_status move_by_driver(struct move *move, const struct place *at,
+static ull_status move_by_driver(struct move *move, const struct move_place *at,
                                  const struct ull__process_view *process, struct ull_error *err)
 {
     struct moved_one one = {.ledger = part_of(move, at)->ledger, .slot = at->slot};
@@ -146,11 +95,11 @@ static ull_status move_by_driver(struct move *move, const struct place *at,
 static bool driver_moves(const struct move *move, const struct ull__process_view *process)
 {
     return !process->gated && !is_there(move, process) &&
-           (held_by(process) > 0 || process->residency != ULL_RESIDENT);
+           (move_held(process) > 0 || process->residency != ULL_RESIDENT);
 }
 
 /* On the way back: another job that has it wants it out still. */
-static bool stays_out(const struct move *move, const struct place *at,
+static bool stays_out(const struct move *move, const struct move_place *at,
                       const struct ull__process_view *process)
 {
     const struct relatives *relatives = &part_of(move, at)->relatives;
@@ -161,7 +110,7 @@ static bool stays_out(const struct move *move, const struct place *at,
 static ull_status move_ungated(struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
+    for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++) {
         if (!driver_moves(move, &process))
             continue;
         if (stays_out(move, &at, &process)) {
@@ -181,7 +130,7 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
 {
     struct ull__process_view process;
     *all = true;
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
+    for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++) {
         if (!process.gated)
             continue;
         if (process.done < part_of(move, &at)->number)
@@ -199,7 +148,7 @@ static ull_status answers(struct move *move, bool *all, struct ull_error *err)
 static ull_status fail_in_time(const struct move *move, struct ull_error *err)
 {
     struct ull__process_view process;
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++)
+    for (struct move_place at = {0}; move_next(move, &at, &process); at.slot++)
         if (process.gated && process.done < part_of(move, &at)->number && process.trouble[0])
             return ull__fail(err, ULL_E_SYSTEM, "process %u (%s) did not come to rest in %u s: %s",
                              process.pid, process.command, move->options->timeout_s, process.trouble);
@@ -244,126 +193,7 @@ static ull_status carry_out(struct move *move, struct ull_error *err)
     return status;
 }
 
-/* --- before anything moves -------------------------------------------------------------------------------- */
-
-static ull_status check_host(const struct move *move, struct ull_error *err)
-{
-    struct ull__process_view process;
-    uint64_t needed = 0, available = proc_memory_available(), given_back = 0;
-    char need[ULL_SIZE_TEXT], have[ULL_SIZE_TEXT];
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
-        uint64_t out = evicted_of(&process), held = held_by(&process);
-        uint64_t moves = held > out ? held - out : 0, there = out > 0 ? 0 : process.pinned_bytes;
-        needed += moves > there ? moves - there : 0;
-        if (process.gated) /* where it was out before, which it keeps as long as nobody needs it */
-            given_back += proc_memory_given_back(process.pid);
-    }
-    available += given_back;
-    if (needed <= available)
-        return ULL_OK;
-    return ull__fail(
-        err, ULL_E_NO_MEMORY,
-        "the host has %s of memory left, and the job's %s would have to be moved there; "
-        "nothing was moved",
-        ull__size_text(available, have), ull__size_text(needed, need));
-}
-
-/* What the driver would move out and not bring back. */
-static ull_status check_ties(struct move *move, struct ull_error *err)
-{
-    struct ull__process_view process;
-    char driver[CHECKPOINT_DRIVER_TEXT] = "";
-    const char *tie = NULL;
-    for (struct place at = {0}; !tie && next_process(move, &at, &process); at.slot++)
-        tie = ties_of(&process);
-    if (!tie)
-        return ULL_OK;
-    checkpoint_driver(driver);
-    move->moves_shared = ties_can_move(driver);
-    if (move->moves_shared)
-        return ULL_OK;
-    return ull__fail(
-        err, ULL_E_DRIVER,
-        "process %u (%s) shares %s, which drivers before 610 move out but do not "
-        "bring back (this one is %s); nothing was moved. Start the job with `ullage run "
-        "--suspendable`",
-        process.pid, process.command, tie, driver[0] ? driver : "not known");
-}
-
-static ull_status check_state(struct ull__ledger *ledger, bool out,
-                              const struct relatives *relatives, struct ull_error *err)
-{
-    struct ull__job_view job;
-    enum ull__wanted wanted;
-    ull__ledger_job(ledger, &job);
-    ull__ledger_commanded(ledger, &wanted);
-    struct ull__ledger *around = relatives_out_around(relatives);
-    bool with_outer = job.state == ULL_JOB_SUSPENDED && wanted == ULL_WANT_RESIDENT;
-    const char *name = ull__ledger_spec(ledger)->name, *state = ull__job_state_name(job.state);
-    if (job.state == ULL_JOB_WAITING)
-        return ull__fail(err, ULL_E_INVALID, "job %s has not started yet", name);
-    if (!out && with_outer && around)
-        return ull__fail(err, ULL_E_INVALID,
-                         "job %s is suspended as a part of job %s: resume that one", name,
-                         ull__ledger_spec(around)->name);
-    if (out && job.state != ULL_JOB_RUNNING && !with_outer)
-        return ull__fail(err, ULL_E_INVALID, "job %s is %s already", name, state);
-    if (!out && job.state == ULL_JOB_RUNNING)
-        return ull__fail(err, ULL_E_INVALID, "job %s is running, there is nothing to resume", name);
-    return ULL_OK;
-}
-
-static ull_status check_processes(const struct move *move, struct ull_error *err)
-{
-    struct ull__process_view process;
-    bool any = false;
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++) {
-        any |= at.part == 0 && held_by(&process) > 0;
-        if (!process.gated && !proc_is(process.pid, process.start_ticks))
-            return ull__fail(
-                err, ULL_E_INVALID,
-                "process %u (%s) is in another pid namespace: suspend the job there, or start "
-                "it with `ullage run --suspendable`",
-                process.pid, process.command);
-    }
-    return any ? ULL_OK
-               : ull__fail(err, ULL_E_NOT_FOUND, "no process of job %s holds memory of a GPU",
-                           ull__ledger_spec(move->parts[0].ledger)->name);
-}
-
-/* --- a group ----------------------------------------------------------------------------------------------- */
-
-enum { COLLECTIVE_RATE = 4 }; /* bytes a nanosecond each way: less than was measured anywhere */
-
-/* What they may be away for before their collectives give up; 0: for ever. */
-static unsigned int patience_of(const struct move *move)
-{
-    unsigned int least = 0;
-    for (int i = 0; i < move->count; i++) {
-        const struct ull__job_spec *spec = ull__ledger_spec(move->parts[i].ledger);
-        unsigned int own = spec->group[0] ? spec->collective_timeout_s : 0;
-        if (own > 0 && (least == 0 || own < least))
-            least = own;
-    }
-    return least;
-}
-
-static ull_status check_patience(const struct move *move, struct ull_error *err)
-{
-    struct ull__process_view process;
-    unsigned int patience = patience_of(move);
-    uint64_t bytes = 0;
-    for (struct place at = {0}; next_process(move, &at, &process); at.slot++)
-        bytes += held_by(&process);
-    uint64_t seconds = move->options->expected_s + 2 * bytes / COLLECTIVE_RATE / 1000000000u;
-    if (patience == 0 || seconds <= patience)
-        return ULL_OK;
-    return ull__fail(
-        err, ULL_E_INVALID,
-        "group %s would be away for about %llu s, and its collectives wait for %u s (ullage run "
-        "--collective-timeout); nothing was moved",
-        ull__ledger_spec(move->parts[0].ledger)->group, (unsigned long long)seconds, patience);
-}
+/* --- a group --------------------------------------------------------------------------------------------------- */
 
 static bool is_stopped(void *data)
 {
@@ -375,7 +205,7 @@ static bool is_stopped(void *data)
 /* Several processes may wait for each other on their devices: all of them come to rest at one point, or none does. */
 static ull_status stand_together(struct move *move, struct ull_error *err)
 {
-    unsigned int patience = patience_of(move);
+    unsigned int patience = move_patience(move);
     struct stand_options options = {
         .timeout_s = move->options->timeout_s, .stopped = is_stopped, .data = move};
     struct ull__ledger **ledgers = calloc((size_t)move->count, sizeof *ledgers);
@@ -410,35 +240,19 @@ static void all_out(const struct move *failed, struct ull_error *err)
 }
 
 /* The driver's part needs to know of the jobs inside, too. */
-static void open_relatives(struct part *part)
+static void open_relatives(struct move_part *part)
 {
     struct move one = {.parts = part, .count = 1};
     struct ull__process_view process;
     bool by_driver = false;
-    for (struct place at = {0}; next_process(&one, &at, &process); at.slot++)
+    for (struct move_place at = {0}; move_next(&one, &at, &process); at.slot++)
         by_driver |= !process.gated;
     relatives_open(&part->relatives, part->ledger, by_driver);
 }
 
-static ull_status check_states(const struct move *move, struct ull_error *err)
-{
-    ull_status status = ULL_OK;
-    for (int i = 0; i < move->count && status == ULL_OK; i++)
-        status = check_state(move->parts[i].ledger, move->out, &move->parts[i].relatives, err);
-    return status;
-}
-
 static ull_status move_out(struct move *move, struct ull_error *err)
 {
-    ull_status status = check_states(move, err);
-    if (status == ULL_OK)
-        status = check_processes(move, err);
-    if (status == ULL_OK)
-        status = check_ties(move, err);
-    if (status == ULL_OK)
-        status = check_host(move, err);
-    if (status == ULL_OK)
-        status = check_patience(move, err);
+    ull_status status = may_move_out(move, err);
     if (status == ULL_OK)
         status = stand_together(move, err);
     if (status != ULL_OK)
@@ -463,7 +277,7 @@ static ull_status move_out(struct move *move, struct ull_error *err)
 
 static ull_status move_back(struct move *move, struct ull_error *err)
 {
-    ull_status status = check_states(move, err);
+    ull_status status = may_move_back(move, err);
     if (status == ULL_OK)
         status = carry_out(move, err);
     if (status == ULL_E_NO_MEMORY || status == ULL_E_DRIVER)

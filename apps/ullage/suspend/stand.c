@@ -12,7 +12,9 @@
 enum {
     LOOK_US = 300,
     NOTHING_MS = 300, /* after which it is anybody's turn, */
-    AGAIN_MS = 20     /* and then every so often */
+    AGAIN_MS = 20,    /* and then every so often; */
+    SETTLE_MS =
+        20 /* and from then on who comes to rest waits for the others, who may be about to, too */
 };
 
 struct stand {
@@ -23,7 +25,8 @@ struct stand {
     uint64_t changed_ns; /* when somebody last came in, or came to rest, or not any more */
     uint64_t let_in_ns;  /* 0: what it led to is known */
     int still_before;
-    bool anybody;                     /* nothing changed: it is anybody's turn */
+    bool anybody; /* nothing changed: it is anybody's turn */
+    bool helped;  /* it was before: what they wait for is not only the others' launches */
     char way[ULL_TROUBLE_TEXT + 120]; /* what was in the way, at the last look */
 };
 
@@ -115,7 +118,10 @@ static ull_status turn(struct stand *s, bool *rest, struct ull_error *err)
     s->anybody =
         sight.still > s->still_before ? false : s->anybody || now > s->changed_ns + NOTHING_MS * MS;
     s->still_before = sight.still;
-    if (s->anybody ? now > s->let_in_ns + AGAIN_MS * MS && sight.at_it == 0 : sight.still > 0) {
+    s->helped |= s->anybody;
+    bool settled = !s->helped || now > s->changed_ns + SETTLE_MS * MS;
+    if (s->anybody ? now > s->let_in_ns + AGAIN_MS * MS && sight.at_it == 0
+                   : sight.still > 0 && settled) {
         let_in(s, s->anybody);
         s->let_in_ns = now;
     }

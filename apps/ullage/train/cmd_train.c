@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../plan/model.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 
 static void on_signal(int number)
 {
@@ -49,6 +49,9 @@ static int run(const struct train_options *options)
     if (status == ULL_OK && training.resumes) {
         status = train_load(&training, &err);
     }
+    if (status == ULL_OK) {
+        status = train_plan_write(&training, &err);
+    }
     bool ran = status == ULL_OK;
     if (ran) {
         train_job_open(&training);
@@ -59,7 +62,7 @@ static int run(const struct train_options *options)
                           : train_stop == SIGINT ? "SIGINT"
                                                  : NULL;
     int code = EXIT_OK;
-    if (ran && status == ULL_OK && !train_print_end(&training, stopped)) {
+    if (ran && status == ULL_OK && train_speaks(options) && !train_print_end(&training, stopped)) {
         cli_say("the result could not be written");
         code = EXIT_FAILED;
     }
@@ -70,7 +73,7 @@ static int run(const struct train_options *options)
         status = train_write_html(&training, &err);
     }
     if (status != ULL_OK) {
-        cli_say("%s", err.message);
+        train_ranks_fail(options, &err);
         code = status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
     }
     train_job_close(&training);
@@ -88,13 +91,16 @@ int cmd_train(int argc, char **argv)
                                     .seed = 1,
                                     .request = {.attrs = {.momentum = 0.9}}};
     int code = train_read_options(argc, argv, &options);
-    if (code >= 0) {
-        return code;
+    code = code < 0 ? check_model(options.model) : code;
+    if (code < 0) {
+        catch_signals();
+        if (options.ablation) {
+            code = train_ablation(&options);
+        } else {
+            code = train_ranks_begin(&options);
+            code = code >= 0 ? code : train_ranks_end(&options, run(&options));
+        }
     }
-    code = check_model(options.model);
-    if (code >= 0) {
-        return code;
-    }
-    catch_signals();
-    return options.ablation ? train_ablation(&options) : run(&options);
+    train_plan_close(&options);
+    return code;
 }

@@ -16,7 +16,8 @@ enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT };
 struct train_options {
     const char *model, *data;
     enum train_output output;
-    const char *html, *save, *plan, *trace; /* paths; NULL: none */
+    const char *html, *save, *plan, *save_plan, *trace; /* paths; NULL: none */
+    struct train_plan *file;                            /* that of `plan`; train_plan.h */
     bool resume, ablation, augment;
     int64_t memory; /* bytes; 0: half of the machine's */
     bool automatic; /* --memory auto: follows what the machine has free */
@@ -33,13 +34,15 @@ struct train_options {
     int length_count;                     /* 0: by the documents */
     int threads;
     uint64_t seed;
-    bool optimizer_given, decay_given, clip_given;
+    bool optimizer_given, decay_given, clip_given, memory_given, host_given;
     struct ull__plan_request request;
     struct ull__profile profile;
-    double loss_scale; /* 0: the default */
+    double loss_scale;        /* 0: the default */
+    struct ull__world *world; /* of request.devices ranks, of which this process is one; NULL: alone */
 };
 
 struct train_job;
+struct train_plan;
 
 /* Which plans may be taken. */
 struct train_wanted {
@@ -67,6 +70,12 @@ struct train_point {
     double loss, rate;
 };
 
+/* What a rank said of itself last. */
+struct train_rank {
+    uint64_t digest; /* of weights and state */
+    uint64_t predicted_peak_bytes, measured_peak_bytes, outside_bytes;
+};
+
 /* Everything that is open. */
 struct training {
     const struct train_options *options;
@@ -82,10 +91,11 @@ struct training {
     struct ull__saved saved; /* what is gone on from */
     bool resumes;
     struct train_wanted wanted;
-    uint64_t total_steps, samples; /* of the run, of an epoch */
-    uint64_t batch;                /* samples of a step */
-    double learning_rate;          /* the highest */
-    uint64_t seen;                 /* steps tried, skipped ones too */
+    struct ull__plan_request request; /* what was planned for */
+    uint64_t total_steps, samples;    /* of the run, of an epoch */
+    uint64_t batch;                   /* samples of a step */
+    double learning_rate;             /* the highest */
+    uint64_t seen;                    /* steps tried, skipped ones too */
     uint64_t skipped, low_steps;
     double seconds;             /* of training, earlier runs too */
     double accuracy, eval_loss; /* the last ones; NaN: none yet */
@@ -93,7 +103,8 @@ struct training {
     struct train_job *job;      /* NULL: none */
     struct ull__save_switch *switches;
     size_t switch_count;
-    struct train_point *points; /* for the page */
+    struct train_rank ranks[ULL_WORLD_RANKS]; /* where there is a world, after a comparison */
+    struct train_point *points;               /* for the page */
     size_t point_count, point_room;
 };
 
@@ -124,6 +135,12 @@ bool train_model_leaves_free(const char *model, const char *key);
 ull_status train_models_build(const char *model, struct ull__data *data, enum ull__data_part part,
                               const int64_t *lengths, int count, struct train_models *models,
                               struct ull_error *err);
+static inline const struct ull__graph *train_longest(const struct training *training)
+{
+    return training->models.graphs[training->models.count - 1];
+}
+/* Ranks that share a batch run each step at one length. */
+void train_models_keep_longest(struct train_models *models);
 void train_models_finish(struct train_models *models);
 /* ULL_E_INVALID: what the model says of a token depends on those behind it, so it cannot be filled up. */
 ull_status train_models_check(const char *model, const struct ull__data *data,
@@ -138,11 +155,25 @@ ull_status train_evaluate(struct training *training, struct ull__evaluation *eva
 /* Memory of the process beside its regions and data, resident, bytes. */
 uint64_t train_outside_bytes(const struct training *training);
 
+/* train_world.c */
+/* Starts the other ranks; from here on each of them is where this call returns. -1: go on, else the exit code. */
+int train_ranks_begin(struct train_options *options);
+/* Waits for the others. Returns the exit code of all. */
+int train_ranks_end(const struct train_options *options, int code);
+/* Whether this process shows what happens: rank 0, or the only one. */
+bool train_speaks(const struct train_options *options);
+/* A warning from below, once. */
+void train_warn(void *context, const char *message);
+/* This rank cannot go on: the others end, too, and one of them says why. */
+void train_ranks_fail(const struct train_options *options, const struct ull_error *err);
+/* ULL_E_INVALID: ranks have different weights. Fills in training->ranks. */
+ull_status train_ranks_compare(struct training *training, struct ull_error *err);
+/* After a step: whether one was told to stop; rank 0's budget becomes everybody's. */
+ull_status train_ranks_agree(struct training *training, uint64_t *budget, struct ull_error *err);
+
 /* train_plan.c */
 bool train_plan_accepts(void *context, int64_t length, const struct ull__plan *plan);
-/* ULL_E_FORMAT: no plan. ULL_E_INVALID: for another model or batch. */
-ull_status train_plan_file(const struct train_options *options, struct train_wanted *wanted,
-                           struct ull_error *err);
+/* What a save says of its plan. ULL_E_FORMAT: nothing. */
 ull_status train_plan_text(const char *text, const char *from, struct train_wanted *wanted,
                            struct ull_error *err);
 
@@ -164,8 +195,11 @@ uint64_t train_model_identity(struct ull__session *session);
 void train_job_open(struct training *training);
 void train_job_close(struct training *training);
 void train_job_charge(struct training *training);
-/* Between steps: another plan where the budget or the machine asks for it. */
-void train_job_follow(struct training *training);
+/*
+ * Between steps: another plan where the budget or the machine asks for it; whether any rank was told to stop. ULL_E_SYSTEM: another
+ * rank has failed.
+ */
+ull_status train_job_follow(struct training *training, struct ull_error *err);
 /* Bytes that the machine could give now. */
 uint64_t train_machine_free(void);
 

@@ -14,7 +14,7 @@
 #include "member.h"
 #include "self.h"
 #include "size.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 
 /* Between two looks at the machine's memory, seconds. */
 #define LOOK_EVERY 0.5
@@ -54,6 +54,13 @@ uint64_t train_machine_free(void)
     return memory_line("MemAvailable:");
 }
 
+/* The job is that of all ranks: its budget is the sum of theirs. */
+static uint64_t ranks_of(const struct training *training)
+{
+    const struct ull__world *world = training->options->world;
+    return world != NULL ? (uint64_t)ull__world_ranks(world) : 1;
+}
+
 static void describe(const struct training *training, struct ull__job_spec *spec)
 {
     struct ull__device_spec *device = &spec->devices[0];
@@ -61,13 +68,18 @@ static void describe(const struct training *training, struct ull__job_spec *spec
     snprintf(spec->name, sizeof(spec->name), "%.*s", (int)strcspn(training->options->model, ":"),
              training->options->model);
     snprintf(spec->command, sizeof(spec->command), "ullage train %.200s", training->model_text);
-    snprintf(spec->set_by, sizeof(spec->set_by), "--memory of ullage train");
+    if (ranks_of(training) > 1) {
+        snprintf(spec->set_by, sizeof(spec->set_by), "%d times --memory of ullage train",
+                 (int)ranks_of(training));
+    } else {
+        snprintf(spec->set_by, sizeof(spec->set_by), "--memory of ullage train");
+    }
     snprintf(device->uuid, sizeof(device->uuid), "cpu");
     snprintf(device->name, sizeof(device->name), "cpu");
     device->physical = -1;
     device->integrated = true;
     device->total_bytes = memory_line("MemTotal:");
-    device->budget_bytes = (uint64_t)training->options->memory;
+    device->budget_bytes = (uint64_t)training->options->memory * ranks_of(training);
     device->total_bytes =
         device->total_bytes > device->budget_bytes ? device->total_bytes : device->budget_bytes;
 }
@@ -83,13 +95,23 @@ void train_job_open(struct training *training)
         return;
     }
     training->job = job;
-    job->budget = (uint64_t)training->options->memory;
+    job->budget = (uint64_t)training->options->memory * ranks_of(training);
     job->changed_at = now();
     ull__own_command(identity.command);
     describe(training, &spec);
-    ull_status status = ull__ledger_create(&spec, &job->ledger, &err);
-    if (status == ULL_OK) {
-        status = ull__member_join(ull__ledger_path(job->ledger), &identity, &job->member, &err);
+    char path[512] = "";
+    ull_status status = ULL_OK;
+    if (train_speaks(training->options)) {
+        status = ull__ledger_create(&spec, &job->ledger, &err);
+        snprintf(path, sizeof(path), "%s", status == ULL_OK ? ull__ledger_path(job->ledger) : "");
+    }
+    if (training->options->world != NULL && status == ULL_OK) {
+        status = ull__world_tell(training->options->world, path, sizeof(path), &err);
+    } else if (training->options->world != NULL) {
+        ull__world_tell(training->options->world, path, sizeof(path), NULL);
+    }
+    if (status == ULL_OK && path[0] != '\0') {
+        status = ull__member_join(path, &identity, &job->member, &err);
     }
     if (status != ULL_OK) {
         train_print_note(training, err.message);
@@ -171,6 +193,9 @@ static void replan(struct training *training, uint64_t budget, int64_t least, in
         training->job->changed_at = now();
         train_job_charge(training);
         note_switch(training, why);
+        if (train_plan_write(training, &err) != ULL_OK) {
+            train_print_note(training, err.message);
+        }
     }
 }
 
@@ -195,7 +220,8 @@ static void follow_budget(struct training *training, uint64_t budget)
     char text[160], size[ULL_SIZE_TEXT];
     training->job->budget = budget;
     snprintf(text, sizeof(text), "the budget is %s", ull__size_text(budget, size));
-    replan(training, budget, training->options->min_batch, training->options->max_batch, text);
+    replan(training, budget / ranks_of(training), training->options->min_batch,
+           training->options->max_batch, text);
 }
 
 /* --memory auto: the machine has more to give, or less. */
@@ -230,23 +256,25 @@ static void follow_machine(struct training *training, double at)
     }
 }
 
-void train_job_follow(struct training *training)
+ull_status train_job_follow(struct training *training, struct ull_error *err)
 {
     struct train_job *job = training->job;
+    uint64_t budget = 0, held;
     double at = now();
-    if (job == NULL) {
-        return;
-    }
-    if (job->member != NULL) {
-        uint64_t budget, held;
+    if (job != NULL && job->ledger != NULL && job->member != NULL) {
         ull__member_room(job->member, 0, &budget, &held);
-        if (budget != job->budget) {
-            follow_budget(training, budget);
-        }
         ull__ledger_sample(job->ledger);
+    }
+    ull_status status = train_ranks_agree(training, &budget, err);
+    if (status != ULL_OK || job == NULL) {
+        return status;
+    }
+    if (budget > 0 && budget != job->budget) {
+        follow_budget(training, budget);
     }
     if (training->options->automatic && at - job->looked_at >= LOOK_EVERY) {
         job->looked_at = at;
         follow_machine(training, at);
     }
+    return ULL_OK;
 }

@@ -171,7 +171,11 @@ static ull_status now_and_then(struct training *training, double before, double 
     }
     bool saves = options->save_every > 0 ? training->seen % (uint64_t)options->save_every == 0
                                          : crosses(before, after, 1);
-    if (status == ULL_OK && options->save != NULL && (saves || last)) {
+    saves = options->save != NULL && (saves || last);
+    if (status == ULL_OK && (saves || last)) {
+        status = train_ranks_compare(training, err);
+    }
+    if (status == ULL_OK && saves && train_speaks(options)) {
         status = train_save(training, err);
         if (status != ULL_OK && !last) {
             /* The run goes on: a disk may have room again, and what was saved is whole. */
@@ -209,7 +213,10 @@ ull_status train_loop(struct training *training, struct ull_error *err)
         }
         train_print_step(training, &result);
         train_note_point(training, &result);
-        train_job_follow(training);
+        status = train_job_follow(training, err);
+        if (status != ULL_OK) {
+            return status;
+        }
         bool last = training->seen == training->total_steps || train_stop != 0;
         status = now_and_then(training, before,
                               (double)training->position / (double)training->samples, last, err);

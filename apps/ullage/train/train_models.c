@@ -132,6 +132,16 @@ ull_status train_models_build(const char *model, struct ull__data *data, enum ul
     return status;
 }
 
+void train_models_keep_longest(struct train_models *models)
+{
+    for (int i = 0; i < models->count - 1; ++i) {
+        ull__graph_destroy(models->graphs[i]);
+    }
+    models->graphs[0] = models->graphs[models->count - 1];
+    models->lengths[0] = models->lengths[models->count - 1];
+    models->count = 1;
+}
+
 void train_models_finish(struct train_models *models)
 {
     for (int i = 0; i < models->count; ++i) {

@@ -6,7 +6,7 @@
 
 #include "../plan/model.h"
 #include "error.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 #include "zoo.h"
 
 /* --- A model whose sizes are those of the data --- */
@@ -107,12 +107,6 @@ static void wanted_shape(const struct ull__zoo_model *model, const char *given, 
     shape[0] = channels != NULL ? strtoll(channels, NULL, 10) : shape[0];
 }
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    cli_say("%s", message);
-}
-
 /* A file of ONNX says itself what it takes. */
 static ull_status want_of_file(const char *model, struct ull__data_want *want, struct ull_error *err)
 {
@@ -152,7 +146,7 @@ ull_status train_open_data(const char *model, const char *data, const char *like
                            struct ull_error *err)
 {
     struct ull__data_spec spec;
-    struct ull__data_want want = {.seed = seed, .like = like, .warn = warn};
+    struct ull__data_want want = {.seed = seed, .like = like, .warn = train_warn};
     const struct ull__zoo_model *zoo = zoo_model(model);
     const char *given = strchr(model, ':');
     given = given != NULL ? given + 1 : NULL;
@@ -239,7 +233,7 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
             .most = train ? 0 : (uint64_t)training->options->eval_samples,
             .threads = 1,
             .buffer_bytes = 8 << 20,
-            .warn = warn};
+            .warn = train_warn};
         ull_status status =
             ull__reader_create(training->data, &options, &training->readers[part], err);
         if (status != ULL_OK) {
@@ -289,23 +283,32 @@ static ull_status open_session(struct training *training, struct ull_error *err)
                                            .plan = options->request,
                                            .budget_bytes = (uint64_t)options->memory,
                                            .seed = options->seed,
-                                           .initial_loss_scale = options->loss_scale};
+                                           .initial_loss_scale = options->loss_scale,
+                                           .world = options->world};
     fill_defaults(options, ull__data_info(training->data), &session.plan);
     session.plan.profile = &options->profile;
+    /* Ranks of a shared batch have a plan of their own share. */
+    session.given = options->file != NULL && !training->resumes && options->request.devices <= 1
+                        ? &options->file->given
+                        : NULL;
     session.plan.batch = training->wanted.batch > 0 ? training->wanted.batch : session.plan.batch;
     session.plan.precision = training->wanted.precision != ULL_PRECISION_AUTO
                                  ? training->wanted.precision
                                  : session.plan.precision;
     session.accepts = wants ? train_plan_accepts : NULL;
     session.context = &training->wanted;
+    training->request = session.plan;
     ull_status status = ull__session_create(&session, &training->session, err);
     if (status == ULL_E_NO_MEMORY && wants) {
         session.accepts = NULL;
+        session.given = NULL;
         status = ull__session_create(&session, &training->session, err);
         if (status == ULL_OK) {
             train_print_note(training,
                              "the plan that was asked for does not fit: another one is taken");
         }
+    } else if (status == ULL_OK && session.given != NULL) {
+        train_plan_compare(training);
     }
     if (status == ULL_OK) {
         status = fits(training, err);
@@ -327,9 +330,7 @@ static uint64_t steps_of(const struct training *training, int64_t batch)
 static void set_run(struct training *training)
 {
     const struct train_options *options = training->options;
-    struct ull__plan_request request = options->request;
-    fill_defaults(options, ull__data_info(training->data), &request);
-    request.batch = training->wanted.batch > 0 ? training->wanted.batch : request.batch;
+    const struct ull__plan_request request = training->request;
     training->samples = ull__data_info(training->data)->samples[ULL_DATA_TRAIN];
     training->batch = (uint64_t)request.batch;
     training->learning_rate = options->learning_rate >= 0 ? options->learning_rate
@@ -353,8 +354,12 @@ ull_status train_open(const struct train_options *options, struct training *trai
         status = train_models_build(training->model_text, training->data, ULL_DATA_TRAIN,
                                     options->lengths, options->length_count, &training->models, err);
     }
+    if (status == ULL_OK && options->request.devices > 1) {
+        train_models_keep_longest(&training->models);
+    }
     if (status == ULL_OK) {
         struct ull__cpu_options cpu = {.threads = options->threads,
+                                       .world = options->world,
                                        .observe = options->trace != NULL ? train_trace_note : NULL};
         status = ull__cpu_create(&cpu, &training->backend, err);
     }
@@ -362,7 +367,8 @@ ull_status train_open(const struct train_options *options, struct training *trai
         status = train_find_save(training, err);
     }
     if (status == ULL_OK && options->plan != NULL && !training->resumes) {
-        status = train_plan_file(options, &training->wanted, err);
+        training->wanted = options->file->wanted;
+        status = train_plan_fits(training, err);
     }
     if (status == ULL_OK) {
         status = open_session(training, err);

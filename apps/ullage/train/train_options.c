@@ -9,7 +9,7 @@
 #include "../plan/profiles.h"
 #include "error.h"
 #include "size.h"
-#include "train_cmd.h"
+#include "train_plan.h"
 
 static void print_help(void)
 {
@@ -50,7 +50,10 @@ static void print_help(void)
         "  --max-accumulation N   micro-steps of a step at most\n"
         "  --recompute-min SIZE   smaller tensors are kept\n"
         "  --host-memory SIZE     second region for what is sent there (default 0: none)\n"
-        "  --plan FILE            run this plan, a file of `ullage plan -o json`\n"
+        "  --devices N            over N processes on this machine, each with --memory and its\n"
+        "                         share of the batch; --parallel data (default) is how\n"
+        "  --plan FILE            run this plan, a file of `ullage plan -o json` or --save-plan\n"
+        "  --save-plan FILE       write the plan that is run\n"
         "  --save DIR             save there each epoch, and at the end\n"
         "  --save-every N         each N steps\n"
         "  --resume               go on from the newest save in DIR, if there is one\n"
@@ -89,6 +92,7 @@ enum {
     OPTION_HOST,
     OPTION_RECOMPUTE_MIN,
     OPTION_PLAN,
+    OPTION_SAVE_PLAN,
     OPTION_SAVE,
     OPTION_SAVE_EVERY,
     OPTION_RESUME,
@@ -100,6 +104,8 @@ enum {
     OPTION_SEED,
     OPTION_HTML,
     OPTION_TRACE,
+    OPTION_DEVICES,
+    OPTION_PARALLEL,
 };
 
 static const struct option long_options[] = {
@@ -125,6 +131,7 @@ static const struct option long_options[] = {
     {"host-memory", required_argument, NULL, OPTION_HOST},
     {"recompute-min", required_argument, NULL, OPTION_RECOMPUTE_MIN},
     {"plan", required_argument, NULL, OPTION_PLAN},
+    {"save-plan", required_argument, NULL, OPTION_SAVE_PLAN},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"save-every", required_argument, NULL, OPTION_SAVE_EVERY},
     {"resume", no_argument, NULL, OPTION_RESUME},
@@ -136,6 +143,8 @@ static const struct option long_options[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"html", required_argument, NULL, OPTION_HTML},
+    {"devices", required_argument, NULL, OPTION_DEVICES},
+    {"parallel", required_argument, NULL, OPTION_PARALLEL},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
@@ -334,10 +343,12 @@ static int take_other(int option, const char *text, struct train_options *option
     char *end;
     switch (option) {
     case 'm':
+        options->memory_given = true;
         options->automatic = strcmp(text, "auto") == 0;
         options->memory = options->automatic ? (int64_t)(0.8 * (double)train_machine_free()) : 0;
         return options->automatic ? -1 : take_size("memory", text, &options->memory);
     case OPTION_HOST:
+        options->host_given = true;
         return take_size("host-memory", text, &options->request.host_bytes);
     case OPTION_RECOMPUTE_MIN:
         return take_size("recompute-min", text, &options->request.recompute_min);
@@ -348,6 +359,9 @@ static int take_other(int option, const char *text, struct train_options *option
         return -1;
     case OPTION_PLAN:
         options->plan = text;
+        return -1;
+    case OPTION_SAVE_PLAN:
+        options->save_plan = text;
         return -1;
     case OPTION_SAVE:
         options->save = text;
@@ -372,6 +386,21 @@ static int take_other(int option, const char *text, struct train_options *option
         return end != text && *end == '\0' && options->threads >= 1 && options->threads <= 64
                    ? -1
                    : cli_usage_error("train", "--threads is '%.40s': expected 1 to 64", text);
+    case OPTION_DEVICES:
+        options->request.devices = (int)strtol(text, &end, 10);
+        return end != text && *end == '\0' && options->request.devices >= 1 &&
+                       options->request.devices <= ULL_WORLD_RANKS
+                   ? -1
+                   : cli_usage_error("train", "--devices is '%.40s': expected 1 to %d", text,
+                                     (int)ULL_WORLD_RANKS);
+    case OPTION_PARALLEL:
+        return strcmp(text, "data") == 0
+                   ? -1
+                   : cli_usage_error(
+                         "train",
+                         "--parallel is '%.40s': expected data; layers over devices are "
+                         "planned only (ullage plan)",
+                         text);
     case OPTION_SEED:
         options->seed = strtoull(text, &end, 10);
         return end != text && *end == '\0' && text[0] != '-'
@@ -397,13 +426,24 @@ static int check(struct train_options *options)
     if (!(options->epochs > 0)) {
         return cli_usage_error("train", "--epochs is 0: expected more");
     }
+    int devices = options->request.devices > 1 ? options->request.devices : 1;
+    if (devices > 1 && (options->ablation || options->automatic || options->length_count > 1)) {
+        return cli_usage_error("train", "%s is for one device: leave --devices out",
+                               options->ablation    ? "--ablation"
+                               : options->automatic ? "--memory auto"
+                                                    : "--buckets with several lengths");
+    }
     struct ull_error err;
     if (plan_profile_find("cpu", &options->profile, &err) != ULL_OK) {
         cli_say("%s", err.message);
         return EXIT_FAILED;
     }
+    if (options->plan != NULL && train_plan_open(options, &err) != ULL_OK) {
+        cli_say("%s", err.message);
+        return EXIT_FAILED;
+    }
     int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    options->memory = options->memory > 0 ? options->memory : machine / 2;
+    options->memory = options->memory > 0 ? options->memory : machine / 2 / devices;
     options->profile.memory_bytes = (uint64_t)machine;
     return -1;
 }

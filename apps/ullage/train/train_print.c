@@ -73,6 +73,9 @@ void train_print_begin(const struct training *training)
     printf("plan: %s; %s of %s", train_plan_words(info.chosen, words, sizeof(words)),
            ull__size_text_up(info.predicted_peak_bytes, peak),
            ull__size_text((uint64_t)training->options->memory, budget));
+    if (training->options->world != NULL) {
+        printf(" on each of %d devices", ull__world_ranks(training->options->world));
+    }
     if (info.host_bytes > 0) {
         printf(", %s in the host's memory", ull__size_text_up(info.host_bytes, host));
     }
@@ -165,6 +168,9 @@ void train_print_eval(const struct training *training, const struct ull__evaluat
 
 void train_print_note(const struct training *training, const char *text)
 {
+    if (!train_speaks(training->options)) {
+        return;
+    }
     clear_line(training);
     fflush(stdout);
     cli_say("%s", text);
@@ -182,6 +188,20 @@ static void print_buckets(struct ull_json *json, const struct ull__session_info 
         key_u64(json, "micro_batch", (uint64_t)bucket->chosen->micro_batch);
         key_u64(json, "step_bytes", bucket->step_bytes);
         key_string(json, "plan", train_plan_words(bucket->chosen, words, sizeof(words)));
+        ull__json_object_end(json);
+    }
+    ull__json_array_end(json);
+}
+
+static void print_ranks(struct ull_json *json, const struct training *training)
+{
+    ull__json_key(json, "ranks");
+    ull__json_array(json);
+    for (int i = 0; i < ull__world_ranks(training->options->world); ++i) {
+        ull__json_object(json);
+        key_u64(json, "predicted_peak_bytes", training->ranks[i].predicted_peak_bytes);
+        key_u64(json, "measured_peak_bytes", training->ranks[i].measured_peak_bytes);
+        key_u64(json, "outside_arena_bytes", training->ranks[i].outside_bytes);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -218,6 +238,9 @@ static void print_end_object(const struct training *training, const char *stoppe
     key_u64(&json, "plan_switches", training->switch_count);
     key_u64(&json, "broken_samples", ull__reader_broken(training->readers[ULL_DATA_TRAIN]));
     key_string(&json, "stopped", stopped);
+    if (training->options->world != NULL) {
+        print_ranks(&json, training);
+    }
     ull__json_object_end(&json);
     ull__json_finish(&json);
     ull__json_free(&json);

@@ -102,18 +102,14 @@ static char *describe_options(struct training *training)
         ull__json_object_end(&json);
     }
     ull__json_array_end(&json);
+    put_i64(&json, "devices",
+            training->options->request.devices > 1 ? training->options->request.devices : 1);
     put_i64(&json, "threads", ull__cpu_threads(training->backend));
     put_text(&json, "backend", ull__cpu_describe(training->backend));
     ull__json_object_end(&json);
     char *text = ull__json_finish(&json) ? strdup(json.text) : NULL;
     ull__json_free(&json);
     return text;
-}
-
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    cli_say("%s", message);
 }
 
 static void fill_state(struct training *training, struct ull__save_state *state)
@@ -255,11 +251,44 @@ static ull_status same_lengths(const struct training *training, struct ull_error
                             training->saved.folder, text);
 }
 
+/* Rank 0 found `step`, or UINT64_MAX: none. The others read the same one. */
+static ull_status follow_save(struct training *training, ull_status status, struct ull_error *err)
+{
+    uint64_t step = training->resumes ? training->saved.state.step : UINT64_MAX;
+    struct ull__world *world = training->options->world;
+    if (status != ULL_OK || world == NULL) {
+        return status;
+    }
+    status = ull__world_tell(world, &step, sizeof(step), err);
+    if (status != ULL_OK || step == UINT64_MAX || training->resumes) {
+        return status;
+    }
+    status = ull__save_load(training->options->save, NULL, NULL, &training->saved, err);
+    if (status != ULL_OK) {
+        return status;
+    }
+    training->resumes = true;
+    if (training->saved.state.step != step) {
+        return ull__fail(err, ULL_E_INVALID, "'%s' changes while it is read", training->saved.folder);
+    }
+    const char *options = training->saved.state.options;
+    return train_plan_text(options != NULL ? options : "", training->saved.folder,
+                           &training->wanted, err);
+}
+
+static ull_status find_save(struct training *training, struct ull_error *err);
+
 ull_status train_find_save(struct training *training, struct ull_error *err)
+{
+    bool finds = train_speaks(training->options);
+    return follow_save(training, finds ? find_save(training, err) : ULL_OK, err);
+}
+
+static ull_status find_save(struct training *training, struct ull_error *err)
 {
     const char *folder = training->options->save;
     uint64_t newest;
-    ull_status status = ull__save_open(folder, warn, NULL, &training->save, &newest, err);
+    ull_status status = ull__save_open(folder, train_warn, NULL, &training->save, &newest, err);
     if (status != ULL_OK || newest == UINT64_MAX) {
         return status; /* nothing saved yet: from the beginning */
     }
@@ -270,7 +299,7 @@ ull_status train_find_save(struct training *training, struct ull_error *err)
             "folder",
             folder, (unsigned long long)newest);
     }
-    status = ull__save_load(folder, warn, NULL, &training->saved, err);
+    status = ull__save_load(folder, train_warn, NULL, &training->saved, err);
     if (status != ULL_OK) {
         return status;
     }

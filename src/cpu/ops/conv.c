@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../half.h"
 #include "../onednn.h"
 #include "conv_plain.h"
 #include "error.h"
+#include "half.h"
 
 enum { TILE_BYTES = 1 << 20, SIZES = 3 };
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "../gemm.h"
-#include "../half.h"
 #include "error.h"
+#include "half.h"
 
 enum { ROWS = 256, COLUMNS = 512, DEPTH = 512 };
 

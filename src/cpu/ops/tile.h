@@ -7,9 +7,9 @@
 #ifndef ULLAGE_CPU_OPS_TILE_H
 #define ULLAGE_CPU_OPS_TILE_H
 
-#include "../half.h"
 #include "../kernel.h"
 #include "error.h"
+#include "half.h"
 
 enum { TILE = 1024, UNIT = 64 };
 

@@ -19,7 +19,9 @@
  *   peer N MS           two devices work on each other's memory
  *   export FILE         a block for another process      import FILE N MS   works on it; the owner waits
  *   ring FILE RANK N MS two processes, each with kernels that wait for the other's
- *   collectives FILE RANK N MS AHEAD   the same without memory that both have open
+ *   collectives FILE RANK N MS AHEAD   the same without memory that both have open; RANK of more than two: 1/5; the last
+ *                       20 once FILE.go is there
+ *   helped FILE RANK N MS AHEAD        the same where a thread beside copies for each collective
  *   sum                 of all blocks and of what was freed; printed
  *   progress FILE       kernels launched are counted there as a 64-bit number
  *   spawn ... end       the words in a process of their own, beside this one;  join  waits for all
@@ -245,8 +247,8 @@ static void interpret(char **at)
     while (*at) {
         const char *word = *at++;
         if (!block_word(word, &at) && !plain_word(word, &at) && !rounds_word(word, &at) &&
-            !streams_word(word, &at) && !shared_word(word, &at) && !mapped_word(word, &at) &&
-            !ordered_word(word, &at))
+            !streams_word(word, &at) && !collective_word(word, &at) && !shared_word(word, &at) &&
+            !mapped_word(word, &at) && !ordered_word(word, &at))
             fail(word, 0);
     }
 }

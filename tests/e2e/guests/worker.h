@@ -3,7 +3,7 @@
  *
  * worker.c reads the words and has those of processes and files; worker_rounds.c computes on blocks;
  * worker_streams.c has captures, graphs, kernels that wait, callbacks and threads; worker_shared.c has what
- * needs two processes or two devices.
+ * needs two processes or two devices; worker_collective.c has kernels of several processes that wait for each other.
  */
 #ifndef ULLAGE_TESTS_WORKER_H
 #define ULLAGE_TESTS_WORKER_H
@@ -62,6 +62,7 @@ void sum_bytes(CUdeviceptr at, size_t bytes);
 /* Each returns false if the word is none of its own, and moves *at past the arguments of its own. */
 bool rounds_word(const char *word, char ***at);
 bool streams_word(const char *word, char ***at);
+bool collective_word(const char *word, char ***at);
 bool shared_word(const char *word, char ***at);
 bool mapped_word(const char *word, char ***at);
 bool ordered_word(const char *word, char ***at);

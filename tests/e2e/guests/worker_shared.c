@@ -125,58 +125,6 @@ static void ring(const char *path, int rank, long count, long ms)
     tell("ring %d %016llx", rank, (unsigned long long)worker.sum);
 }
 
-/* One launch, as a collective's is: says that this process came to it, and waits for the other. */
-static CUgraphExec make_collective(void *own, CUdeviceptr theirs)
-{
-    CUgraph graph;
-    CUgraphExec exec;
-    CU(cuStreamBeginCapture(worker.stream[0], 2 /* RELAXED */));
-    CU(cuLaunchHostFunc(worker.stream[0], set_word, own));
-    launch_wait(worker.stream[0], theirs);
-    CU(cuStreamEndCapture(worker.stream[0], &graph));
-    CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    CU(cuGraphDestroy(graph));
-    return exec;
-}
-
-/*
- * Collectives. Some work of its own lies between two of them, more in one process than in the other, and the host is up to
- * `ahead` collectives ahead of the device.
- */
-static void collectives(const char *path, int rank, long count, long ms, long ahead)
-{
-    struct meeting *m = meet(path);
-    CUgraphExec collective[MAX_ROUNDS];
-    CUdeviceptr own, flags;
-    CUstream s = worker.stream[0];
-    count = count < MAX_ROUNDS ? count : MAX_ROUNDS;
-    CU(cuMemHostRegister(m, FILE_BYTES, 2 /* DEVICEMAP */));
-    CU(cuMemHostGetDevicePointer(&flags, m, 0));
-    CU(cuMemAlloc(&own, SHARED_WORDS * 4));
-    CU(cuMemsetD32(own, (unsigned int)rank + 40, SHARED_WORDS));
-    CU(cuCtxSynchronize());
-    for (long k = 0; k < count; k++)
-        collective[k] = make_collective(&m->arrived[rank][k], ON_DEVICE(m->arrived[!rank][k]));
-    m->ready[rank] = 1;
-    wait_for(&m->ready[!rank]);
-    for (long k = 0; k < count; k++) {
-        for (uint64_t i = any(4) + (rank ? 3 : 0); i > 0; i--)
-            launch_words(worker.add, s, own, SHARED_WORDS, (uint32_t)(k + rank));
-        CU(cuGraphLaunch(collective[k], s));
-        CU(cuMemcpyDtoDAsync(own, own + SHARED_WORDS * 2, SHARED_WORDS * 2, s));
-        if (k % ahead == ahead - 1)
-            CU(cuStreamSynchronize(s));
-        uint64_t pause = any(200);
-        if (pause < 100)
-            pause_ms((long)pause * ms / 50);
-    }
-    CU(cuStreamSynchronize(s));
-    sum_bytes(own, SHARED_WORDS * 4);
-    CU(cuMemFree(own));
-    CU(cuMemHostUnregister(m));
-    tell("collectives %d %016llx", rank, (unsigned long long)worker.sum);
-}
-
 /* --- two devices ------------------------------------------------------------------------------------------------ */
 
 static void peer(long count, long ms)
@@ -232,9 +180,6 @@ bool shared_word(const char *word, char ***at)
     } else if (strcmp(word, "ring") == 0) {
         ring(words[0], atoi(words[1]), atol(words[2]), atol(words[3]));
         *at += 4;
-    } else if (strcmp(word, "collectives") == 0) {
-        collectives(words[0], atoi(words[1]), atol(words[2]), atol(words[3]), atol(words[4]));
-        *at += 5;
     } else if (strcmp(word, "peer") == 0) {
         peer(atol(words[0]), atol(words[1]));
         *at += 2;

@@ -66,6 +66,29 @@ is 'this machine, measured' "$CODE:$OUT:$ERR" 0::
 is '... has all figures above 0' "$(OUT=$(cat "$T/here.json") && figure 'all(v > 0 for v in d.values() if isinstance(v, (int, float)))')" true
 plan lenet --device "$T/here.json" -o json
 is '... is a device' "$CODE:$(figure 'd["device"]')" 0:cpu
+# A table of one's own: fast with a workspace of four times the pictures, slow without.
+table() { # OP SLOWDOWN FILE
+    python3 - "$T/here.json" "$T/$3" "$1" "$2" <<'EOF'
+import json, sys
+d = json.load(open(sys.argv[1]))
+d["algorithms"] = [{"op": sys.argv[3], "algorithms": [
+    {"name": "copies", "input": 4, "output": 4, "slowdown": 1},
+    {"name": "bare", "slowdown": float(sys.argv[4])}]}]
+json.dump(d, open(sys.argv[2], "w"))
+EOF
+}
+table conv2d 1.01 table.json
+plan resnet20 --batch 64 --precision fp32 --host-memory 0 --device "$T/table.json" -o json
+is 'a table of algorithms: with room all are the fastest' "$CODE:$(figure 'd["decision"]["algorithms"]')" '0:[]'
+smallest=$(figure 'd["smallest_feasible_bytes"]') fastest=$(figure 'd["step_seconds"]')
+plan resnet20 --batch 64 --precision fp32 --host-memory 0 --device "$T/table.json" -m "$smallest" -o json
+is '... with little, some take less' "$(figure '{(a["algorithm"], a["workspace_bytes"]) for a in d["decision"]["algorithms"]} == {("bare", 0)}')" true
+plan resnet20 --batch 64 --precision fp32 --host-memory 0 --device "$T/table.json" --max-workspace 1KiB -o json
+is '... within a bound all are the slower ones' "$CODE:$(figure "d['decision']['algorithms'] == [] and d['step_seconds'] > $fastest")" 0:true
+table conv3d 1.01 bad.json
+refused 'a table for an operator that there is not' 1 'class 1: "op"' lenet --device "$T/bad.json"
+table conv2d 0.5 bad.json
+refused 'an algorithm that is faster than the fastest' 1 'class 1: "slowdown"' lenet --device "$T/bad.json"
 refused 'a profile that cannot be written' 1 'none' --calibrate "$T/none/here.json"
 refused 'two things on standard output' 2 'expected a file' lenet --calibrate -
 refused 'a device that is measured and named' 2 'expected no --device' --calibrate "$T/here.json" --device t4

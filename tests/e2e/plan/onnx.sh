@@ -11,7 +11,9 @@ plan() {
     capture "$ULLAGE" plan "$@" --device h200
 }
 facts() { # of the last plan in JSON: all but its name and how long it took
-    json '{k: v for k, v in d.items() if k not in ("model", "planning_seconds")}' <<<"$OUT"
+    # Names are those of the file; that they are as many is what counts.
+    json 'd["decision"].update(drop=len(d["decision"]["drop"]), send=len(d["decision"]["send"])) or
+        {k: v for k, v in d.items() if k not in ("model", "graph", "planning_seconds")}' <<<"$OUT"
 }
 refused() { # NAME EXIT PATTERN OPTION...
     plan "${@:4}"

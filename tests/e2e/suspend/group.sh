@@ -10,65 +10,87 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
 
-# How many collectives each rank has come to: "3 4"
-reached() {
+# How many collectives each rank has come to, in a line: "3 4"
+reached() { # FILE [RANKS]
     python3 -c '
 import struct, sys
-words = struct.unpack("<2000I", open(sys.argv[1], "rb").read()[144:8144])
-print(sum(words[:1000]), sum(words[1000:]))' "$1"
+ranks = int(sys.argv[2])
+words = struct.unpack("<%dI" % (1000 * ranks), open(sys.argv[1], "rb").read()[:4000 * ranks])
+print(*(sum(words[1000 * r:1000 * r + 1000]) for r in range(ranks)))' "$1" "${2:-2}"
 }
-# ranks FILE N MS AHEAD OPTION...: two jobs, their runs in ${JOBS[@]}
+# ranks FILE N MS AHEAD OPTION...: a job for each of $RANKS ranks, their runs in ${JOBS[@]}. WORD: the guest's.
+RANKS=2 WORD=collectives
 ranks() {
-    local file=$1 count=$2 ms=$3 ahead=$4 rank
+    local file=$1 many=$2 ms=$3 ahead=$4 rank
     shift 4
     JOBS=()
-    for rank in 0 1; do
-        spawn "$ULLAGE" run -q -m 2GiB --suspendable --name "rank$rank" "$@" -- "$WORKER" \
-            seed $((rank + 5)) init 0 alloc 1MiB 2 collectives "$file" $rank "$count" "$ms" "$ahead" sum
+    for ((rank = 0; rank < RANKS; rank++)); do
+        spawn "$ULLAGE" run -q -m 1GiB --suspendable --name "rank$rank" "$@" -- "$WORKER" \
+            seed $((rank + 5)) init 0 alloc 1MiB 2 "$WORD" "$file" "$rank/$RANKS" "$many" "$ms" "$ahead" sum
         JOBS+=("$PID")
     done
     wait_for 20 came_to "$file" 5
 }
-came_to() { # FILE N
-    local counts
-    read -r -a counts < <(reached "$1")
-    [ "${counts[0]}" -ge "$2" ] && [ "${counts[1]}" -ge "$2" ]
+came_to() { # FILE N: all ranks
+    local came
+    for came in $(reached "$1" "$RANKS"); do
+        [ "$came" -ge "$2" ] || return 1
+    done
 }
 states() { ps_json "' '.join(j['state'] for j in d['jobs'])"; }
-both_gone() { gone "${JOBS[0]}" && gone "${JOBS[1]}"; }
+all_of() { # STATE: that of every rank
+    local all
+    printf -v all "$1 %.0s" $(seq "$RANKS")
+    echo "${all% }"
+}
+all_gone() {
+    local pid
+    for pid in "${JOBS[@]}"; do gone "$pid" || return 1; done
+}
 
-# --- what they compute alone
-for rank in 0 1; do
-    "$WORKER" seed $((rank + 5)) init 0 alloc 1MiB 2 collectives "$T/alone" $rank "${COLLECTIVES:-200}" 0 7 sum >"$T/alone.$rank" &
-    background+=($!)
-done
-wait
+# together NAME RANKS WORD N TIMES: N collectives with suspensions wherever they are, the bits as without.
+together() {
+    local name=$1 many=$4 most=$5 wrong='' times=0 rank
+    RANKS=$2 WORD=$3
+    touch "$T/$name.alone.go"
+    for ((rank = 0; rank < RANKS; rank++)); do
+        "$WORKER" seed $((rank + 5)) init 0 alloc 1MiB 2 "$WORD" "$T/$name.alone" "$rank/$RANKS" "$many" 0 7 sum \
+            >"$T/$name.alone.$rank" &
+        background+=($!)
+    done
+    wait
+    ranks "$T/$name" "$many" 4 7 --group train
+    until all_gone || [ $times -ge "$most" ]; do
+        sleep "0.0$((RANDOM % 5))"
+        capture "$ULLAGE" suspend -q "rank$((RANDOM % RANKS))"
+        if [ "$CODE" -ne 0 ]; then
+            [[ $ERR =~ 'no job of yours'|'holds memory of a GPU' ]] || wrong+="suspend: $ERR; "
+            continue
+        fi
+        [ "$(states)" = "$(all_of suspended)" ] || wrong+="they are $(states); "
+        [ "$(reached "$T/$name" "$RANKS" | tr ' ' '\n' | sort -u | wc -l)" = 1 ] ||
+            wrong+="they came to $(reached "$T/$name" "$RANKS") collectives; "
+        capture "$ULLAGE" resume -q "rank$((RANDOM % RANKS))"
+        [ "$CODE" -eq 0 ] || wrong+="resume: $ERR; "
+        [[ $(states) = "$(all_of running)" ]] || all_gone || wrong+="then they are $(states); "
+        times=$((times + 1))
+    done
+    touch "$T/$name.go"
+    is "$name: each time all are suspended, at the same collective, and all come back" "$wrong" ""
+    between "$name: that was tried" $times "$most" "$most"
+    wait_for 30 all_gone
+    for ((rank = 0; rank < RANKS; rank++)); do
+        is "$name: rank $rank has the same to the last bit" "$(<"$T/${JOBS[rank]}.out")" "$(<"$T/$name.alone.$rank")"
+    done
+    check "$name: nothing is left on the card" wait_for 10 card_is_empty
+    RANKS=2 WORD=collectives
+}
 
 # --- together, wherever they are
-ranks "$T/group" "${COLLECTIVES:-200}" 4 7 --group train
-wrong='' times=0
-until both_gone || [ $times -ge "${TIMES:-3}" ]; do
-    sleep "0.0$((RANDOM % 10))"
-    capture "$ULLAGE" suspend -q "rank$((RANDOM % 2))"
-    if [ "$CODE" -ne 0 ]; then
-        [[ $ERR =~ 'no job of yours'|'holds memory of a GPU' ]] || wrong+="suspend: $ERR; "
-        continue
-    fi
-    [ "$(states)" = "suspended suspended" ] || wrong+="they are $(states); "
-    read -r -a counts < <(reached "$T/group")
-    [ "${counts[0]}" = "${counts[1]}" ] || wrong+="one came to ${counts[0]} collectives, the other to ${counts[1]}; "
-    capture "$ULLAGE" resume -q "rank$((RANDOM % 2))"
-    [ "$CODE" -eq 0 ] || wrong+="resume: $ERR; "
-    [[ $(states) = "running running" ]] || both_gone || wrong+="then they are $(states); "
-    times=$((times + 1))
-done
-is "each time both are suspended, at the same collective, and both come back" "$wrong" ""
-between "that was tried" $times 1 1000
-wait_for 30 both_gone
-for rank in 0 1; do
-    is "rank $rank: the same to the last bit" "$(<"$T/${JOBS[rank]}.out")" "$(<"$T/alone.$rank")"
-done
-check "nothing is left on the card" wait_for 10 card_is_empty
+together two 2 collectives "${COLLECTIVES:-200}" "${TIMES:-3}"
+[ -z "${TIMES:-}" ] || together five 5 collectives "${COLLECTIVES:-60}" "$TIMES"
+# What lets them end a collective is a thread's call behind the gate: nobody is at rest until it is anybody's turn.
+together helped 3 helped "${COLLECTIVES:-60}" "${TIMES:-2}"
 
 # --- one that cannot
 ranks "$T/held" 1000 4 3 --group train

@@ -117,6 +117,28 @@ echo "$OUT" >"$T/plan.json"
 train lenet --data "$DATA" --plan "$T/plan.json" --max-steps 2 -o json
 is "a plan of a file" "$CODE" 0
 is "is run" "$(of "[d['micro_batch'], d['precision']]")" "$(json "[d['micro_batch'], d['precision']]" <"$T/plan.json")"
+# What is recomputed and sent, too: the same bytes, and the same file again from a training.
+SMALL=gpt-char:context=64,layers=2,width=64,heads=2,vocab=65
+capture "$ULLAGE" plan $SMALL --device cpu --memory $((OUTSIDE + 7000000)) --host-memory 64MiB --batch 32 --precision fp32 --max-accumulation 1 -o json
+echo "$OUT" >"$T/sends.json"
+is "a plan that recomputes and sends" "$(of "[len(d['decision'][k]) > 0 for k in ('drop', 'send')]")" '[true, true]'
+train $SMALL --data synthetic,samples=64 --plan "$T/sends.json" --save-plan "$T/again.json" --max-steps 1 --eval-samples 8 -o json
+is "is run as it is written" "$CODE:$ERR" "0:"
+is "to the byte" "$(of "[d['predicted_peak_bytes'], d['measured_peak_bytes']]")" "$(json "[d['peak_bytes']] * 2" <"$T/sends.json")"
+for key in decision pins optimizer clip bn_group graph peak_bytes budget_bytes host_bytes micro_batch recomputed_bytes offloaded_bytes; do
+    is "written again it has the same $key" "$(json "d['$key']" <"$T/again.json")" "$(json "d['$key']" <"$T/sends.json")"
+done
+json "dict(d, pins=dict(d['pins'], threads=1, backend='another 1.0', algorithms={'conv2d.9': {'name': 'fast'}}))" <"$T/sends.json" >"$T/other.json"
+train $SMALL --data synthetic,samples=64 --plan "$T/other.json" --threads 2 --max-steps 1 --eval-samples 8 -o json
+is "one for another machine" "$CODE" 0
+like "is fitted to this one, which says so" "$ERR" "the plan is for another 1.0, 1 threads, here are .*, 2 threads: 1 other algorithms"
+json "dict(d, decision=dict(d['decision'], drop=['nothing.7']))" <"$T/sends.json" >"$T/strange.json"
+train $SMALL --data synthetic,samples=64 --plan "$T/strange.json"
+is "one that drops what there is not" "$CODE" 1
+like "names it" "$ERR" "the plan drops 'nothing.7'"
+train $SMALL --data synthetic,samples=64 --plan "$T/sends.json" --optimizer sgd
+is "an option against the plan" "$CODE" 1
+like "is told" "$ERR" "is a plan for adamw, --optimizer says sgd"
 train mlp --data "$DATA" --plan "$T/plan.json" --max-steps 2
 is "one for another model" "$CODE" 1
 like "is refused" "$ERR" "is a plan for model 'lenet.*', not for 'mlp'"

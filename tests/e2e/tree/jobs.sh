@@ -128,6 +128,21 @@ no_jobs() {
 check 'after its end ps shows nothing' wait_for 5 no_jobs
 is 'and has removed the ledger' "$(find "$T/shm" -type f | wc -l)" 0
 
+# Its command may have begun and not have come to the driver yet: nobody takes that for a job that is over.
+spawn "$ULLAGE" run -q -m 1GiB --name early -- "$GUEST" touch "$T/begun" wait "$T/joins" ctx alloc 300MiB touch "$T/joined"
+supervisor=$PID
+wait_for 10 test -e "$T/begun"
+kill -KILL "$supervisor"
+wait_for 10 gone "$supervisor"
+run -q -m 1GiB -- true
+is 'another run leaves the ledger that the command has not joined yet' "$(find "$T/shm" -type f | wc -l)" 1
+is 'and so does ps, which shows it' "$(held_by early)" 0
+touch "$T/joins"
+check 'so that it can join' wait_for 10 test -e "$T/joined"
+is 'and has its memory' "$(grep alloc "$T/$supervisor.out")" 'alloc 0'
+check 'after its end nothing is left' wait_for 5 no_jobs
+is 'of its ledger either' "$(find "$T/shm" -type f | wc -l)" 0
+
 # Without ps it is the next run that cleans up.
 spawn "$ULLAGE" run -q -m 1GiB --name crashed2 -- "$GUEST" ctx alloc 300MiB hold
 supervisor=$PID

@@ -132,9 +132,11 @@ bool ull__use_context(int ordinal)
     return true;
 }
 
-uint64_t ull__host_room(void)
+bool ull__host_has(uint64_t bytes, uint64_t *left)
 {
-    return room;
+    if (left)
+        *left = room;
+    return bytes <= room;
 }
 
 void ull__say(const char *format, ...)

@@ -168,7 +168,7 @@ static inline void reference(const struct ull__program *program, const bool *dro
     *peak = 0;
     for (int i = 0; i < play.run_count; ++i) {
         const struct ull__program_item *item = &program->items[play.runs[i]];
-        *seconds += item->seconds;
+        *seconds += ull__item_choice(program, play.runs[i], 0)->seconds;
         if (item->first_input >= 0 && in_place(&play, in[item->first_input], i)) {
             int output = program->refs[item->outputs];
             /* Only where the output begins here. */
@@ -273,7 +273,7 @@ static inline void exact_begin(struct exact *exact)
     }
     for (int i = 0; i < program->item_count; ++i) {
         const struct ull__program_item *item = &program->items[i];
-        exact->base += item->seconds;
+        exact->base += ull__item_choice(program, i, 0)->seconds;
         exact->least[i] += program->step_bytes;
         if (item->inplace && item->output_count > 0) {
             exact->least[i] -= program->buffers[program->refs[item->outputs]].bytes;
@@ -299,7 +299,10 @@ static inline double exact_again(struct exact *exact, int place)
         return 0;
     }
     exact->again |= UINT64_C(1) << place;
-    double seconds = item->output_count == 1 ? item->seconds : 0;
+    double seconds =
+        item->output_count == 1
+            ? ull__item_choice(program, program->buffers[exact->list[place]].item, 0)->seconds
+            : 0;
     for (int i = 0; i < item->input_count; ++i) {
         int input = program->refs[item->inputs + i];
         if (exact->index[input] >= 0 && exact->drop[input]) {
@@ -325,7 +328,9 @@ static inline double exact_rest(const struct exact *exact, int at)
             const struct ull__program_item *item = &program->items[buffer->item];
             if (place >= at && exact->beyond[place][i]) {
                 double part = excess < (double)buffer->bytes ? excess / (double)buffer->bytes : 1;
-                seconds += item->output_count == 1 ? part * item->seconds : 0;
+                seconds += item->output_count == 1
+                               ? part * ull__item_choice(program, buffer->item, 0)->seconds
+                               : 0;
                 excess -= (double)buffer->bytes;
             }
         }
@@ -395,7 +400,7 @@ static inline void exact_branch(struct exact *exact, int at, double seconds)
 static inline double exact_density(const struct exact *exact, int place)
 {
     const struct ull__program_buffer *buffer = &exact->program->buffers[exact->list[place]];
-    return exact->program->items[buffer->item].seconds / (double)buffer->bytes;
+    return ull__item_choice(exact->program, buffer->item, 0)->seconds / (double)buffer->bytes;
 }
 
 /* Both orders. */

@@ -30,7 +30,7 @@ static void find(uint64_t seed, int nodes)
     static const double shares[] = {0.02, 0.25, 0.6};
     struct ull__graph *model = random_model(seed, nodes);
     struct ull__program *program = exact_program(model, OPTIMA_BATCH);
-    struct ull__search_options options = {.no_lean = true};
+    struct ull__search_options options = {.fastest = true};
     struct ull__frontier frontier = {NULL, 0, 0};
     if (program == NULL || ull__search(program, &exact_device, &options, &frontier, NULL) != ULL_OK) {
         fprintf(stderr, "seed %d: no plan\n", (int)seed);

@@ -44,7 +44,7 @@ static void check_frontier(const struct ull__program *program, const struct ull_
 
 static void search(const struct ull__program *program, struct ull__frontier *frontier)
 {
-    struct ull__search_options options = {.no_lean = true};
+    struct ull__search_options options = {.fastest = true};
     assert_true(program->item_count <= MOST_ITEMS && program->buffer_count <= MOST_BUFFERS);
     assert_int_equal(ull__search(program, &exact_device, &options, frontier, NULL), ULL_OK);
     check_frontier(program, frontier);
@@ -127,7 +127,7 @@ static void large_ones_are_within_five_percent(void **state)
             if (graphs == graphs_of(1000)) {
                 break;
             }
-            struct ull__search_options options = {.no_lean = true, .schedules = 12000};
+            struct ull__search_options options = {.fastest = true, .schedules = 12000};
             ull__frontier_finish(&frontier);
             ull__program_destroy(program);
             ull__graph_destroy(model);

@@ -169,7 +169,7 @@ static void what_is_measured_is_not_the_plan(void **state)
     assert_int_equal(ull__planner_layout(session->at->planner, session->at->plan, &layout, NULL),
                      ULL_OK);
     for (int i = 0; i < session->at->program->item_count; ++i) {
-        session->at->program->items[i].workspace +=
+        session->at->program->choices[session->at->program->items[i].choices].workspace +=
             65536; /* what is planned for a kernel is a bound for it */
     }
     executable = make_executable(session, &layout, &ground, 8);

@@ -1,0 +1,111 @@
+#!/bin/bash
+# world.sh: `ullage train --devices N`: the training of one process over several, as one job; ranks that are killed, saves.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+GPT=("gpt-char:context=32,layers=2,width=32,heads=2,dropout=0.1" --data "synthetic,samples=600" --memory 96MiB --precision fp32
+    --batch 12 --eval-samples 30 --threads 1)
+train() {
+    capture "$ULLAGE" train "$@"
+}
+of() {
+    json "$1" <<<"$OUT"
+}
+
+# --- the same training ---
+train "${GPT[@]}" --max-steps 8 -o ndjson
+is "in one process" "$CODE:$ERR" "0:"
+ALONE=$OUT
+for ranks in 2 3; do
+    train "${GPT[@]}" --max-steps 8 --devices "$ranks" --parallel data -o ndjson
+    is "over $ranks" "$CODE:$ERR" "0:"
+    is "only one of them speaks" "$(wc -l <<<"$OUT")" 9
+    check "the losses of $ranks are those of one" python3 - "$ALONE" "$OUT" <<'PYTHON'
+import json, sys
+alone, world = ([json.loads(line) for line in text.split('\n')] for text in sys.argv[1:])
+for a, b in zip(alone[:-1], world[:-1]):
+    assert abs(a['loss'] - b['loss']) < 1e-6, (a, b)
+assert abs(alone[-1]['eval_loss'] - world[-1]['eval_loss']) < 1e-5, (alone[-1], world[-1])
+PYTHON
+    OUT=$(tail -n 1 <<<"$OUT")
+    is "in each, memory is what was predicted" \
+        "$(of "[len(d['ranks']), all(r['measured_peak_bytes'] == r['predicted_peak_bytes'] > 0 for r in d['ranks'])]")" "[$ranks, true]"
+done
+
+# --- pictures, statistics of batch norm, 16 bits ---
+train resnet20 --data synthetic,samples=400 --memory 96MiB --precision bf16 --batch 16 --max-steps 3 --eval-samples 20 --devices 2 -o json
+is "pictures, in 16 bits" "$CODE:$ERR" "0:"
+is "... measured is predicted" "$(of "all(r['measured_peak_bytes'] == r['predicted_peak_bytes'] for r in d['ranks'])")" true
+
+# --- saves: of a model that has but one plan with this much memory ---
+LENET=(lenet --data "synthetic,samples=400" --memory 96MiB --precision fp32 --batch 12 --max-accumulation 1 --optimizer adamw
+    --schedule constant --warmup 0 --eval-samples 20 --threads 1)
+train "${LENET[@]}" --max-steps 8 --devices 2 --save "$T/straight" -o json
+is "a training that saves" "$CODE:$ERR" "0:"
+train "${LENET[@]}" --max-steps 4 --devices 2 --save "$T/cut" -o json
+train "${LENET[@]}" --max-steps 8 --devices 2 --save "$T/cut" --resume -o json
+is "goes on" "$CODE:$(of "d['steps']")" "0:8"
+check "as if it had not been stopped" cmp "$T/cut/step-00000008/model.safetensors" "$T/straight/step-00000008/model.safetensors"
+train "${LENET[@]}" --max-steps 10 --devices 3 --save "$T/cut" --resume -o json
+is "over another number" "$CODE:$(of "[d['steps'], len(d['ranks'])]")" "0:[10, 3]"
+train "${LENET[@]}" --max-steps 12 --save "$T/cut" --resume -o json
+is "and in one" "$CODE:$(of "d['steps']")" "0:12"
+
+# --- one job, and what becomes of it when ranks end ---
+begin() {
+    "$ULLAGE" train "${GPT[@]}" --epochs 100000 --devices 3 -o ndjson "$@" >"$T/out" 2>"$T/err" &
+    PID=$!
+    for _ in {1..600}; do
+        [ "$(wc -l <"$T/out")" -ge 2 ] && break
+        sleep 0.1
+    done
+    mapfile -t KIDS < <(pgrep -P "$PID")
+}
+finish() {
+    wait "$PID" 2>"$T/null"
+    CODE=$? ERR=$(<"$T/err")
+}
+# Whether none of the other ranks is left, in a while.
+# shellcheck disable=SC2317 # called by check
+all_gone() {
+    for _ in {1..150}; do
+        kill -0 "${KIDS[@]}" 2>"$T/null" || return 0
+        sleep 0.1
+    done
+    return 1
+}
+begin
+capture "$ULLAGE" ps -o json
+is "is one job with three processes" "$(of "[[j['name'], len(j['processes']), j['devices'][0]['budget_bytes']] for j in d['jobs']]")" \
+    "[[\"gpt-char\", 3, $((3 * 96 << 20))]]"
+kill -KILL "${KIDS[1]}"
+finish
+is "a rank that is killed ends it" "$CODE" 1
+like "and is named" "$ERR" 'rank 2 of 3 has ended'
+like "with its signal" "$ERR" 'rank 2 was ended by signal 9'
+check "the others end, too" all_gone
+
+begin --save "$T/stopped"
+kill -TERM "${KIDS[0]}"
+finish
+is "a rank that is told to stop stops all" "$CODE:$ERR" "0:"
+is "after a save" "$(tail -n 1 "$T/out" | json "[d['event'], d['stopped']]")" '["end", "SIGTERM"]'
+check "which is there" test -n "$(ls -d "$T"/stopped/step-*)"
+
+begin
+kill -KILL "$PID"
+finish
+check "without rank 0 the others end" all_gone
+ERR=$(<"$T/err")
+like "and say so" "$ERR" 'rank 0 of 3 has ended'
+
+# --- bad input ---
+train "${GPT[@]}" --batch 13 --devices 2 --max-steps 1
+is "a batch that does not divide" "$CODE" 1
+is "is told once" "$ERR" 'ullage: a batch of 13 does not divide over 2 devices'
+train "${GPT[@]}" --devices 2 --parallel pipeline
+is "what is planned only" "$CODE" 2
+like "is told" "$ERR" "expected data; layers over devices are planned only"
+train "${GPT[@]}" --devices 2 --memory auto
+is "what is for one" "$CODE" 2
+done_testing

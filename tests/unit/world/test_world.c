@@ -1,0 +1,359 @@
+/*
+ * test_world.c: processes of a world: every kind of collective on every type against the definition, the same bits on all ranks
+ * whoever comes first, and what becomes of the others when one is killed or fails.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cpu.h"
+#include "half.h"
+#include "ops.h"
+
+enum { RANKS = 3, MOST = 400000 };
+
+/* What ranks leave for the test. */
+struct results {
+    float data[RANKS][MOST];
+    char message[RANKS][200];
+    int64_t elements;
+};
+
+static struct results *results;
+
+static int setup(void **state)
+{
+    (void)state;
+    results = mmap(NULL, sizeof(*results), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return results == MAP_FAILED;
+}
+
+static void nap(long milliseconds)
+{
+    nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
+}
+
+/* Runs it in each rank, in processes of their own. Their statuses as waitpid has them. */
+static void in_world(void (*run)(struct ull__world *world, const void *context),
+                     const void *context, int statuses[RANKS])
+{
+    struct ull__world *world;
+    pid_t pids[RANKS];
+    assert_int_equal(ull__world_create(RANKS, &world, NULL), ULL_OK);
+    fflush(NULL);
+    for (int i = 0; i < RANKS; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            if (ull__world_join(world, i, NULL) == ULL_OK) {
+                run(world, context);
+                ull__world_destroy(world);
+                _exit(0);
+            }
+            _exit(9);
+        }
+        assert_true(pids[i] > 0);
+    }
+    for (int i = 0; i < RANKS; ++i) {
+        assert_int_equal(waitpid(pids[i], &statuses[i], 0), pids[i]);
+    }
+    ull__world_destroy(world);
+}
+
+static void all_are_well(const int statuses[RANKS])
+{
+    for (int i = 0; i < RANKS; ++i) {
+        assert_int_equal(statuses[i], 0);
+    }
+}
+
+/* --- Collectives --- */
+
+struct kind {
+    int kind, reduce;
+    enum ull__type type;
+    int64_t outer, whole, inner;
+};
+
+/* Element i of what a rank has; whole numbers for bools. Sums of these depend on their order. */
+static float value(const struct kind *kind, int rank, int64_t i)
+{
+    if (kind->type == ULL_TYPE_BOOL) {
+        return (float)((i + rank) % 4 == 0);
+    }
+    float made = (float)((i * 7919 + rank * 104729) % 100003) / 1009.0f - 40;
+    return kind->type == ULL_TYPE_I32 ? (float)(int)made : made;
+}
+
+static void store(enum ull__type type, void *to, int64_t i, float made)
+{
+    if (type == ULL_TYPE_BOOL) {
+        ((unsigned char *)to)[i] = made != 0;
+    } else if (type == ULL_TYPE_I32) {
+        ((int32_t *)to)[i] = (int32_t)made;
+    } else {
+        ull__put_float(type, to, i, made);
+    }
+}
+
+static float load(enum ull__type type, const void *from, int64_t i)
+{
+    float made;
+    if (type == ULL_TYPE_BOOL) {
+        return ((const unsigned char *)from)[i];
+    }
+    if (type == ULL_TYPE_I32) {
+        return (float)((const int32_t *)from)[i];
+    }
+    ull__load_f32(type, (const char *)from + (size_t)i * (size_t)ull__type_bits(type) / 8, &made, 1);
+    return made;
+}
+
+static int64_t part_of(const struct kind *kind)
+{
+    return (kind->whole + RANKS - 1) / RANKS;
+}
+
+static void run_collective(struct ull__world *world, const void *context)
+{
+    const struct kind *kind = context;
+    struct ull__backend *backend;
+    struct ull__cpu_options options = {.threads = 1, .no_libraries = true, .world = world};
+    int rank = ull__world_rank(world);
+    bool gathers = kind->kind == ULL_ALL_GATHER;
+    bool cuts = kind->kind == ULL_REDUCE_SCATTER || kind->kind == ULL_OWN_PART;
+    int64_t whole = kind->outer * kind->whole * kind->inner;
+    int64_t part = kind->outer * part_of(kind) * kind->inner;
+    char *from = calloc((size_t)whole + (size_t)part, 4),
+         *to = calloc((size_t)whole + (size_t)part, 4);
+    if (ull__cpu_create(&options, &backend, NULL) != ULL_OK || from == NULL || to == NULL) {
+        _exit(8);
+    }
+    for (int64_t i = 0; i < (gathers ? part : whole); ++i) {
+        store(kind->type, from, i, value(kind, rank, i));
+    }
+    struct ull__collective_run what = {.kind = kind->kind,
+                                       .reduce = kind->reduce,
+                                       .ranks = RANKS,
+                                       .type = kind->type,
+                                       .outer = kind->outer,
+                                       .whole = kind->whole,
+                                       .inner = kind->inner,
+                                       .from = from,
+                                       .to = to};
+    /* Ranks come one after the other, and another one is the last each time. */
+    nap((rank + kind->whole) % RANKS * 3);
+    backend->ops->collective(backend, ULL_QUEUE_COMM, &what);
+    if (backend->ops->synchronize(backend, NULL) != ULL_OK) {
+        _exit(7);
+    }
+    results->elements = cuts ? part : whole;
+    for (int64_t i = 0; i < results->elements; ++i) {
+        results->data[rank][i] = load(kind->type, to, i);
+    }
+    backend->ops->destroy(backend);
+    free(from);
+    free(to);
+}
+
+static float reduced(const struct kind *kind, int64_t i)
+{
+    float sum = 0;
+    for (int rank = 0; rank < RANKS; ++rank) {
+        float one, other = value(kind, rank, i);
+        char bits[4];
+        store(kind->type, bits, 0, other);
+        one = load(kind->type, bits, 0);
+        bool largest = kind->reduce == ULL_REDUCTION_MAX;
+        sum = rank == 0 ? one : largest ? (one > sum ? one : sum) : sum + one;
+    }
+    sum = kind->reduce == ULL_REDUCTION_MEAN ? sum / RANKS : sum;
+    char bits[4];
+    store(kind->type, bits, 0, sum);
+    return load(kind->type, bits, 0);
+}
+
+static float rounded(const struct kind *kind, int rank, int64_t i)
+{
+    char bits[4];
+    store(kind->type, bits, 0, value(kind, rank, i));
+    return load(kind->type, bits, 0);
+}
+
+static float expected(const struct kind *kind, int rank, int64_t i)
+{
+    int64_t length = part_of(kind), inside = i % kind->inner, row = i / kind->inner;
+    if (kind->kind == ULL_ALL_REDUCE) {
+        return reduced(kind, i);
+    }
+    if (kind->kind == ULL_BROADCAST) {
+        return rounded(kind, 0, i);
+    }
+    if (kind->kind == ULL_ALL_GATHER) {
+        int64_t outer = row / kind->whole, at = row % kind->whole;
+        return rounded(kind, (int)(at / length),
+                       (outer * length + at % length) * kind->inner + inside);
+    }
+    int64_t outer = row / length, at = rank * length + row % length;
+    int64_t from = (outer * kind->whole + at) * kind->inner + inside;
+    return at >= kind->whole            ? 0
+           : kind->kind == ULL_OWN_PART ? rounded(kind, rank, from)
+                                        : reduced(kind, from);
+}
+
+static void collectives_do_what_they_say(void **state)
+{
+    static const struct kind kinds[] = {
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 1, 1},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_MEAN, ULL_TYPE_BF16, 1, 1003, 1},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F16, 1, 1003, 1},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_MAX, ULL_TYPE_BOOL, 1, 77, 1},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_I32, 1, 1003, 1},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 4, 7, 5},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_MAX, ULL_TYPE_F16, 2, 2, 3},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_F32, 1, 300001, 1},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_BF16, 3, 8, 2},
+        {ULL_BROADCAST, 0, ULL_TYPE_F32, 1, 300001, 1},
+        {ULL_OWN_PART, 0, ULL_TYPE_F32, 3, 8, 2},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
+        int statuses[RANKS];
+        in_world(run_collective, &kinds[k], statuses);
+        all_are_well(statuses);
+        for (int rank = 0; rank < RANKS; ++rank) {
+            for (int64_t i = 0; i < results->elements; ++i) {
+                float wanted = expected(&kinds[k], rank, i);
+                if (memcmp(&results->data[rank][i], &wanted, sizeof(wanted)) != 0) {
+                    fail_msg("case %zu, rank %d, element %lld: %.9g, expected %.9g", k, rank,
+                             (long long)i, results->data[rank][i], wanted);
+                }
+            }
+        }
+    }
+}
+
+/* --- Ends --- */
+
+/* Meets for ever; rank 1 ends as `context` says. Leaves what it was told. */
+static void meet_until(struct ull__world *world, const void *context)
+{
+    struct ull_error err = {{0}};
+    int rank = ull__world_rank(world);
+    for (int i = 0;; ++i) {
+        if (rank == 1 && i == 5) {
+            if (*(const char *)context == 'k') {
+                raise(SIGKILL);
+            } else if (*(const char *)context == 'f') {
+                ull__world_fail(world, "no such data");
+            } else {
+                return; /* it leaves, and the others do not know */
+            }
+        }
+        if (ull__world_meet(world, &err) != ULL_OK) {
+            snprintf(results->message[rank], sizeof(results->message[rank]), "%.190s", err.message);
+            _exit(ull__world_ended(world, 1) ? 3 : 4);
+        }
+    }
+}
+
+static void one_that_ends_is_noticed(void **state)
+{
+    static const struct {
+        const char *how, *message;
+        int code;
+    } ends[] = {{"k", "rank 1 of 3 has ended", 3},
+                {"l", "rank 1 of 3 has ended", 3},
+                {"f", "no such data", 4}};
+    (void)state;
+    for (int i = 0; i < 3; ++i) {
+        int statuses[RANKS];
+        time_t begin = time(NULL);
+        in_world(meet_until, ends[i].how, statuses);
+        assert_true(time(NULL) - begin < 20); /* a machine that is very busy; else a tenth of a second */
+        for (int rank = 0; rank < RANKS; rank += 2) {
+            assert_true(WIFEXITED(statuses[rank]));
+            assert_int_equal(WEXITSTATUS(statuses[rank]), ends[i].code);
+            assert_string_equal(results->message[rank], ends[i].message);
+        }
+    }
+}
+
+/* A segment goes on past a collective that failed, and the failure is told once. */
+static void fail_in_backend(struct ull__world *world, const void *context)
+{
+    struct ull__backend *backend;
+    struct ull__cpu_options options = {.threads = 1, .no_libraries = true, .world = world};
+    struct ull_error err = {{0}};
+    float value = 1;
+    (void)context;
+    if (ull__world_rank(world) == 1) {
+        return;
+    }
+    if (ull__cpu_create(&options, &backend, NULL) != ULL_OK) {
+        _exit(8);
+    }
+    struct ull__collective_run what = {.kind = ULL_ALL_REDUCE,
+                                       .ranks = RANKS,
+                                       .type = ULL_TYPE_F32,
+                                       .outer = 1,
+                                       .whole = 1,
+                                       .inner = 1,
+                                       .from = &value,
+                                       .to = &value};
+    for (int i = 0; i < 3; ++i) {
+        backend->ops->collective(backend, ULL_QUEUE_COMM, &what);
+    }
+    bool first = backend->ops->synchronize(backend, &err) == ULL_E_SYSTEM;
+    bool second = backend->ops->synchronize(backend, &err) == ULL_OK;
+    backend->ops->destroy(backend);
+    _exit(first && second && strstr(err.message, "rank 1") != NULL ? 5 : 6);
+}
+
+static void a_backend_tells_of_it(void **state)
+{
+    int statuses[RANKS];
+    (void)state;
+    in_world(fail_in_backend, NULL, statuses);
+    assert_int_equal(WEXITSTATUS(statuses[0]), 5);
+    assert_int_equal(WEXITSTATUS(statuses[2]), 5);
+}
+
+static void bad_worlds(void **state)
+{
+    struct ull__world *world;
+    struct ull_error err = {{0}};
+    (void)state;
+    assert_int_equal(ull__world_create(1, &world, &err), ULL_E_INVALID);
+    assert_int_equal(ull__world_create(65, &world, &err), ULL_E_INVALID);
+    assert_int_equal(ull__world_create(2, &world, &err), ULL_OK);
+    assert_int_equal(ull__world_join(world, 2, &err), ULL_E_INVALID);
+    assert_int_equal(ull__world_join(world, 0, &err), ULL_OK);
+    assert_int_equal(ull__world_join(world, 0, &err), ULL_E_INVALID);
+    assert_string_equal(err.message, "rank 0 of 2 is taken");
+    ull__world_destroy(world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_do_what_they_say),
+        cmocka_unit_test(one_that_ends_is_noticed),
+        cmocka_unit_test(a_backend_tells_of_it),
+        cmocka_unit_test(bad_worlds),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
