@@ -204,12 +204,17 @@ static int by_variant(const void *left, const void *right)
     return a->variant != b->variant ? b->variant - a->variant : by_memory(left, right);
 }
 
+static int from_most(const void *left, const void *right)
+{
+    return by_memory(right, left);
+}
+
 /* Leaves those of which no other is both smaller and faster, from the most memory to the least. */
 static void thin(struct ull__planner *planner)
 {
     int kept = 0;
     double fastest = 1e300;
-    bool each = planner->request.each_variant;
+    bool each = planner->request.each_variant || planner->request.keep_variants;
     qsort(planner->plans, (size_t)planner->plan_count, sizeof(*planner->plans),
           each ? by_variant : by_memory);
     for (int i = 0; i < planner->plan_count; ++i) {
@@ -228,6 +233,9 @@ static void thin(struct ull__planner *planner)
         struct ull__plan plan = planner->plans[i];
         planner->plans[i] = planner->plans[kept - 1 - i];
         planner->plans[kept - 1 - i] = plan;
+    }
+    if (planner->request.keep_variants) {
+        qsort(planner->plans, (size_t)kept, sizeof(*planner->plans), from_most);
     }
 }
 

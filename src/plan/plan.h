@@ -48,7 +48,8 @@ struct ull__plan_request {
     int devices;           /* that share the batch; 0: 1 */
     unsigned zero_stages; /* of ZeRO that may be taken over several devices: bit i is stage i; 0: all */
     struct ull__progress *progress; /* NULL: nobody looks on */
-    bool each_variant; /* the frontier of each variant by itself, one after the other: no order of time over several */
+    bool each_variant; /* the frontier of each variant by itself, one after the other: for parallel.c, not to be chosen from */
+    bool keep_variants; /* plans of a variant stay though those of another beat them: by memory, and so not by time */
     bool plain; /* one plan: no technique at all, in the precision that is asked for (auto: fp32) */
 };
 

@@ -13,7 +13,7 @@ static ull_status make_planner(struct ull__session *session, struct ull__bucket 
     plan.model = bucket->model;
     plan.profile = &profile;
     /* By the times of today another micro-batch may be better in all, and the one that is wanted not be in the frontier. */
-    plan.each_variant = session->options.accepts != NULL;
+    plan.keep_variants = session->options.accepts != NULL;
     plan.zero_stages =
         1u << 0; /* each rank has whole weights and state: saves and evaluations look for them */
     bool follows = session->options.world != NULL && session->backend->rank != 0;
@@ -68,8 +68,8 @@ static int choose(struct ull__session *session, const struct ull__bucket *bucket
     int count, found = ULL_NONE;
     const struct ull__plan *plans = ull__planner_plans(bucket->planner, &count);
     int64_t room = (int64_t)wish->budget - (int64_t)profile_outside(session);
-    if (wish->like == NULL && bucket == ull__session_longest(session) && session->given != ULL_NONE &&
-        plans[session->given].peak_bytes <= room &&
+    if (wish->like == NULL && bucket == ull__session_longest(session) &&
+        session->given != ULL_NONE && plans[session->given].peak_bytes <= room &&
         plans[session->given].host_bytes <= session->options.plan.host_bytes) {
         return session->given;
     }

@@ -326,8 +326,8 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
         if (status != ULL_OK) {
             break;
         }
-        here = end - first < bucket->forward->micro_batch ? end - first
-                                                          : bucket->forward->micro_batch;
+        here =
+            end - first < bucket->forward->micro_batch ? end - first : bucket->forward->micro_batch;
         status = source->read(source->context, first, here, session->x, session->targets, err);
         if (status == ULL_OK) {
             ull__session_narrow(session, bucket, here);
