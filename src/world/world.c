@@ -35,7 +35,6 @@ struct member {
 struct shared {
     _Atomic int failed; /* 0, or the rank and 1 */
     _Atomic int told;   /* the message is whole */
-    _Atomic int ended;  /* it was others who found it gone */
     char message[400];
     struct member members[ULL_WORLD_RANKS];
 };
@@ -142,14 +141,13 @@ static void wake(_Atomic unsigned int *word)
     syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
 }
 
-/* The first failure is the world's; gone: others found that the rank has ended. */
-static void fail_for(struct ull__world *world, int rank, bool gone, const char *message)
+/* The first failure is the world's. */
+static void fail_for(struct ull__world *world, int rank, const char *message)
 {
     struct shared *shared = world->shared;
     int none = 0;
     if (atomic_compare_exchange_strong(&shared->failed, &none, rank + 1)) {
         snprintf(shared->message, sizeof(shared->message), "%s", message);
-        atomic_store(&shared->ended, gone);
         atomic_store(&shared->told, 1);
     }
     for (int i = 0; i < world->ranks; ++i) {
@@ -159,7 +157,7 @@ static void fail_for(struct ull__world *world, int rank, bool gone, const char *
 
 void ull__world_fail(struct ull__world *world, const char *message)
 {
-    fail_for(world, world->rank, false, message);
+    fail_for(world, world->rank, message);
 }
 
 int ull__world_failed(const struct ull__world *world)
@@ -167,9 +165,21 @@ int ull__world_failed(const struct ull__world *world)
     return atomic_load(&world->shared->failed) - 1;
 }
 
-bool ull__world_ended(const struct ull__world *world, int rank)
+bool ull__world_gone(const struct ull__world *world, int rank)
 {
-    return ull__world_failed(world) == rank && atomic_load(&world->shared->ended) != 0;
+    struct member *member = &world->shared->members[rank];
+    if (!atomic_load(&member->joined)) {
+        return false;
+    }
+    int held = pthread_mutex_trylock(&member->alive);
+    if (held == EOWNERDEAD) {
+        pthread_mutex_consistent(
+            &member->alive); /* else the next but one who asks would be told that it is held */
+    }
+    if (held == 0 || held == EOWNERDEAD) {
+        pthread_mutex_unlock(&member->alive);
+    }
+    return held != EBUSY;
 }
 
 static ull_status failure(struct ull__world *world, struct ull_error *err)
@@ -191,19 +201,15 @@ static bool is_alive(struct ull__world *world, int rank, int patience)
     if (!atomic_load(&member->joined)) {
         snprintf(message, sizeof(message), "rank %d of %d did not start", rank, world->ranks);
         if (patience >= STARTING) {
-            fail_for(world, rank, false, message);
+            fail_for(world, rank, message);
         }
         return patience < STARTING;
     }
-    int held = pthread_mutex_trylock(&member->alive);
-    if (held == EBUSY) {
+    if (!ull__world_gone(world, rank)) {
         return true;
     }
     snprintf(message, sizeof(message), "rank %d of %d has ended", rank, world->ranks);
-    fail_for(world, rank, true, message);
-    if (held == 0 || held == EOWNERDEAD) {
-        pthread_mutex_unlock(&member->alive); /* and nobody can take it any more */
-    }
+    fail_for(world, rank, message);
     return false;
 }
 

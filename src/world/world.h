@@ -42,8 +42,8 @@ void ull__world_fail(struct ull__world *world, const char *message);
 /* The rank that failed or ended first; -1: none. */
 int ull__world_failed(const struct ull__world *world);
 
-/* Whether that rank was seen to be gone without having said why. */
-bool ull__world_ended(const struct ull__world *world, int rank);
+/* Whether a rank that has joined is not there any more. */
+bool ull__world_gone(const struct ull__world *world, int rank);
 
 char *ull__world_slot(struct ull__world *world, int rank);
 char *ull__world_result(struct ull__world *world);

@@ -139,8 +139,8 @@ void train_ranks_fail(const struct train_options *options, const struct ull_erro
         return;
     }
     ull__world_fail(world, err->message);
-    /* Rank 0 says what happened, unless it is what is gone. */
-    if (ull__world_rank(world) == 0 || ull__world_ended(world, 0)) {
+    /* Rank 0 says what happened, unless it is gone, whoever failed first. */
+    if (ull__world_rank(world) == 0 || ull__world_gone(world, 0)) {
         cli_say("%s", err->message);
     }
 }
