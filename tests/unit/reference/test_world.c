@@ -149,6 +149,17 @@ static void check(const struct model_case *of, const struct world_case *c, int s
     ull__graph_destroy(model.graph);
 }
 
+/* With sanitizers it takes ten times as long: there only with all that a case can have. */
+static bool with_gpt(size_t number)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return number == 2;
+#else
+    (void)number;
+    return true;
+#endif
+}
+
 static void devices_do_what_one_does(void **state)
 {
     const struct ull__optimizer_attrs adam = {
@@ -166,7 +177,9 @@ static void devices_do_what_one_does(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         for (int stage = 0; stage <= 3; ++stage) {
             check(&mlp, &cases[i], stage, cases[i].options.accumulate);
-            check(&gpt, &cases[i], stage, cases[i].options.accumulate);
+            if (with_gpt(i)) {
+                check(&gpt, &cases[i], stage, cases[i].options.accumulate);
+            }
         }
     }
 }
