@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "pause.h"
 
 enum { MOST = 64, SPINS = 400 };
 
@@ -46,22 +47,13 @@ static void turn_finish(struct turn *turn)
     pthread_cond_destroy(&turn->changed);
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void turn_wait(struct turn *turn, unsigned seen)
 {
     for (int i = 0; i < SPINS; ++i) {
         if (atomic_load_explicit(&turn->number, memory_order_acquire) != seen) {
             return;
         }
-        pause_briefly();
+        ull__pause();
     }
     pthread_mutex_lock(&turn->mutex);
     while (atomic_load_explicit(&turn->number, memory_order_acquire) == seen) {

@@ -6,16 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS = 200, SLEEP_NS = 50000, PATIENCE_LOOKS = 100, PATIENCE_NS = 60000 };
+#include "pause.h"
 
-static void pause_a_little(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
+enum { LOOKS = 200, SLEEP_NS = 50000, PATIENCE_LOOKS = 100, PATIENCE_NS = 60000 };
 
 static bool try_lock(struct ull__lock *lock)
 {
@@ -35,7 +28,7 @@ static void lock_patiently(struct ull__lock *lock)
     const struct timespec limit = {.tv_nsec = PATIENCE_NS};
     while (!try_lock(lock)) {
         for (int i = 0; i < PATIENCE_LOOKS; i++)
-            pause_a_little();
+            ull__pause();
         if (try_lock(lock))
             return;
         syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);
@@ -54,7 +47,7 @@ void ull__lock_slowly(struct ull__lock *lock)
         for (int i = 0; i < LOOKS; i++) {
             if (try_lock(lock))
                 return;
-            pause_a_little();
+            ull__pause();
         }
         atomic_store(&lock->sleepers, 1);
         syscall(SYS_futex, &lock->taken, FUTEX_WAIT_PRIVATE, 1, &limit, NULL, 0);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "pause.h"
 
 enum {
     LOOKS = 2000,
@@ -127,15 +128,6 @@ char *ull__world_result(struct ull__world *world)
     return ull__world_slot(world, world->ranks);
 }
 
-static void pause_briefly(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void wake(_Atomic unsigned int *word)
 {
     syscall(SYS_futex, word, FUTEX_WAKE, 1 << 30, NULL, NULL, 0);
@@ -226,7 +218,7 @@ static bool wait_for(struct ull__world *world, int rank)
             return false;
         }
         if (looks < LOOKS) {
-            pause_briefly();
+            ull__pause();
             continue;
         }
         struct timespec most = {0, PATIENCE_NS};
