@@ -53,6 +53,7 @@ is "and in one" "$CODE:$(of "d['steps']")" "0:12"
 
 # --- one job, and what becomes of it when ranks end ---
 begin() {
+    : >"$T/out" # or the lines of the run before are taken for those of this one
     "$ULLAGE" train "${GPT[@]}" --epochs 100000 --devices 3 -o ndjson "$@" >"$T/out" 2>"$T/err" &
     PID=$!
     for _ in {1..600}; do
