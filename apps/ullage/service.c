@@ -20,14 +20,32 @@ enum { ANNOUNCE_MS = 1000, COMES_BACK_S = 30, LOOK_MS = 100 };
 
 /* --- connecting ------------------------------------------------------------------------------------------- */
 
+/*
+ * Only the daemon itself can tell: of the socket the kernel knows who listened first, which may be systemd, and the number
+ * of a process in another pid namespace is another one here, or none.
+ */
+static ull_status ask_who(const char *path, uint32_t pid, struct ull__ipc_connection *connection,
+                          struct ull_error *err)
+{
+    struct ull__ipc_message answer, ask = {.kind = ULL_IPC_PING};
+    if (ull__ipc_send(connection, &ask, NULL) != ULL_OK ||
+        ull__ipc_receive(connection, ULL_SERVED_MS, &answer, NULL) != ULL_OK)
+        return ull__fail(err, ULL_E_NOT_FOUND, "nobody answers at %s", path);
+    if (answer.daemon != pid)
+        return ull__fail(err, ULL_E_NOT_FOUND, "at %s another daemon answers, process %llu", path,
+                         (unsigned long long)answer.daemon);
+    return ULL_OK;
+}
+
 static ull_status try_path(const char *path, uint32_t pid, struct ull__ipc_connection *connection,
                            struct ull_error *err)
 {
     ull_status status = ull__ipc_open(path, connection, err);
-    if (status == ULL_OK && pid != 0 && connection->pid != pid) {
+    if (status != ULL_OK || pid == 0)
+        return status;
+    status = ask_who(path, pid, connection, err);
+    if (status != ULL_OK)
         ull__ipc_close(connection);
-        status = ull__fail(err, ULL_E_NOT_FOUND, "another daemon answers at %s", path);
-    }
     return status;
 }
 

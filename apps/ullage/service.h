@@ -7,7 +7,7 @@
 
 /*
  * Connects to the daemon with this pid, or if that is 0 to the one of this user, else of the machine.
- * ULL_E_NOT_FOUND: none answers.
+ * ULL_E_NOT_FOUND: none answers, or another one does.
  */
 ull_status service_open(uint32_t pid, struct ull__ipc_connection *connection, struct ull_error *err);
 

@@ -260,7 +260,9 @@ static ull_status handle(struct daemon *d, struct client *client,
     if (message->kind == ULL_IPC_PING) {
         if (message->job[0])
             book_look(d); /* it begins: from now on it is served */
-        client_answer(d, &wish, &(struct ull__ipc_message){.kind = ULL_IPC_DONE}, true);
+        client_answer(d, &wish,
+                      &(struct ull__ipc_message){.kind = ULL_IPC_DONE, .daemon = (uint32_t)getpid()},
+                      true);
         return ULL_OK;
     }
     if (message->kind != ULL_IPC_RUN && message->kind != ULL_IPC_SUSPEND &&

@@ -45,7 +45,6 @@ static ull_status check_peer(struct ull__ipc_connection *connection, const char 
     if (getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot tell who listens at %s", path);
     connection->uid = peer.uid;
-    connection->pid = (uint32_t)peer.pid;
     if (peer.uid != 0 && peer.uid != geteuid())
         return ull__fail(err, ULL_E_PERMISSION,
                          "user %u listens at %s: expected root or this user, %u", peer.uid, path,

@@ -22,7 +22,7 @@ ull_status ull__ipc_socket_path(const char *asked, const char *ledgers, char pat
 
 struct ull__ipc_connection {
     int fd;
-    uint32_t uid, pid; /* of the daemon */
+    uint32_t uid; /* of the daemon */
     size_t count;
     uint8_t bytes[ULL_IPC_MOST]; /* received, not yet read */
 };

@@ -14,6 +14,7 @@ enum tag {
     TAG_MOVED,
     TAG_TO_MOVE,
     TAG_NANOSECONDS,
+    TAG_DAEMON,
 };
 
 static void put(uint8_t *at, uint64_t value, size_t size)
@@ -54,7 +55,7 @@ static size_t put_number(uint8_t *bytes, size_t at, enum tag tag, uint64_t value
     return value ? put_field(bytes, at, tag, eight, sizeof eight) : at;
 }
 
-_Static_assert(ULL_IPC_HEAD + 6 * (FIELD_HEAD + 8) + ULL_IPC_JOB_TEXT + ULL_IPC_TEXT <= ULL_IPC_MOST,
+_Static_assert(ULL_IPC_HEAD + 7 * (FIELD_HEAD + 8) + ULL_IPC_JOB_TEXT + ULL_IPC_TEXT <= ULL_IPC_MOST,
                "every message fits");
 
 size_t ull__ipc_encode(const struct ull__ipc_message *message, uint8_t bytes[ULL_IPC_MOST])
@@ -66,6 +67,7 @@ size_t ull__ipc_encode(const struct ull__ipc_message *message, uint8_t bytes[ULL
     at = put_number(bytes, at, TAG_MOVED, message->moved_bytes);
     at = put_number(bytes, at, TAG_TO_MOVE, message->to_move_bytes);
     at = put_number(bytes, at, TAG_NANOSECONDS, message->nanoseconds);
+    at = put_number(bytes, at, TAG_DAEMON, message->daemon);
     bytes[0] = 'U';
     bytes[1] = 'L';
     bytes[2] = ULL_IPC_VERSION;
@@ -118,6 +120,9 @@ static bool get_field(struct ull__ipc_message *message, uint8_t tag, const uint8
         break;
     case TAG_NANOSECONDS:
         number = &message->nanoseconds;
+        break;
+    case TAG_DAEMON:
+        number = &message->daemon;
         break;
     default:
         return true; /* of a later version */

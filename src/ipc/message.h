@@ -25,7 +25,7 @@ enum {
 
 enum ull__ipc_kind {
     /* From a client. The job is named by its id. */
-    ULL_IPC_PING = 1, /* with a job: it is known from now on */
+    ULL_IPC_PING = 1, /* with a job: it is known from now on; DONE says who answers */
     ULL_IPC_RUN, /* its command waits: answered by STARTS or FAILED, before that perhaps by WAITS */
     ULL_IPC_SUSPEND, /* nanoseconds: that it will be away, 0: not known; answered by DONE or FAILED, before that by PROGRESS */
     ULL_IPC_RESUME,  /* the same; WAITS: it will, once there is room */
@@ -44,6 +44,7 @@ struct ull__ipc_message {
     char text[ULL_IPC_TEXT];
     int64_t status; /* ull_status */
     uint64_t moved_bytes, to_move_bytes, nanoseconds;
+    uint64_t daemon; /* its pid, as it is in the ledgers that it serves; 0: not said */
 };
 
 /* Writes the message and returns its size, at most ULL_IPC_MOST. */

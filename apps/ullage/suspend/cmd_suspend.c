@@ -22,7 +22,7 @@
 #include "service.h"
 #include "size.h"
 
-enum { TIMEOUT_S = 120, BAR = 24 };
+enum { TIMEOUT_S = 120, COMES_BACK_S = 30, BAR = 24 };
 
 static volatile sig_atomic_t interrupted;
 
@@ -139,21 +139,38 @@ static int exit_code(ull_status status)
     return status == ULL_OK ? EXIT_OK : status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
 }
 
+/* What became of it besides a status. */
+struct outcome {
+    bool waits;     /* it comes back once there is room */
+    bool no_daemon; /* there is one, which cannot be asked */
+};
+
 /* By the daemon that serves the job, since it would undo what is done without it; else by ourselves. */
 static ull_status carry_out(struct ull__ledger *ledger, bool suspend,
                             const struct move_options *options, struct move_progress *moved,
-                            bool *waits, struct ull_error *err)
+                            struct outcome *outcome, struct ull_error *err)
 {
+    unsigned int patience_s = options->timeout_s < COMES_BACK_S ? options->timeout_s : COMES_BACK_S;
+    uint64_t until = cli_monotonic_ns() + patience_s * 1000000000ull;
     uint32_t daemon_pid;
-    ull_status status;
     while ((daemon_pid = ull__ledger_served(ledger)) != 0) {
-        status = service_move(ledger, daemon_pid, suspend, options, moved, waits, err);
-        if (status != ULL_E_NOT_FOUND)
+        struct ull_error why = {""};
+        ull_status status =
+            service_move(ledger, daemon_pid, suspend, options, moved, &outcome->waits, &why);
+        if (status != ULL_E_NOT_FOUND) {
+            *err = why;
             return status;
+        }
         /* It is just being started again, or gone: its stamp on the ledger tells soon. */
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         if (interrupted)
             return ull__fail(err, ULL_E_SYSTEM, "it was stopped");
+        outcome->no_daemon = cli_monotonic_ns() > until;
+        if (outcome->no_daemon)
+            return ull__fail(err, ULL_E_NOT_FOUND,
+                             "the daemon that serves the job, process %u, cannot be asked: %.200s; "
+                             "name its socket by `socket` in ullage.conf or by ULLAGE_SOCKET",
+                             daemon_pid, why.message);
     }
     return suspend ? job_move_out(ledger, options, moved, err)
                    : job_move_back(ledger, options, moved, err);
@@ -164,7 +181,7 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
 {
     struct ull_error err = {""};
     struct ull__ledger *ledger;
-    bool waits = false;
+    struct outcome outcome = {0};
     struct move_progress moved = {0};
     struct shown shown = {.suspend = suspend, .terminal = !quiet && isatty(STDERR_FILENO)};
     struct move_options options = {.timeout_s = timeout_s,
@@ -182,13 +199,13 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     uint64_t began = cli_monotonic_ns();
-    status = carry_out(ledger, suspend, &options, &moved, &waits, &err);
+    status = carry_out(ledger, suspend, &options, &moved, &outcome, &err);
     double seconds = (double)(cli_monotonic_ns() - began) / 1e9;
     if (shown.drawn)
         fprintf(stderr, "\r\033[K");
     if (status != ULL_OK)
         cli_say("%s", err.message);
-    else if (waits && !quiet)
+    else if (outcome.waits && !quiet)
         cli_say("job %s comes back as soon as there is room for it", ull__ledger_spec(ledger)->name);
     else if (moved.waits_for_outer && !quiet)
         cli_say("job %s comes back with the job around it, which is suspended",
@@ -196,7 +213,9 @@ static int move(const char *text, bool suspend, bool quiet, unsigned int timeout
     else if (!quiet)
         say_done(ull__ledger_spec(ledger)->name, suspend, &moved, seconds);
     ull__ledger_close(ledger);
-    return interrupted && status != ULL_OK ? EXIT_SIGNAL + (int)interrupted : exit_code(status);
+    if (interrupted && status != ULL_OK)
+        return EXIT_SIGNAL + (int)interrupted;
+    return outcome.no_daemon ? EXIT_NO_DAEMON : exit_code(status);
 }
 
 static int cmd_move(int argc, char **argv, bool suspend)

@@ -17,21 +17,51 @@ import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.bind(sys.argv[1])
 while True:
-    text = s.recv(4096).decode().split("\n")[0]
+    text = s.recv(4096).decode().strip()
     with open(sys.argv[2], "a") as out:
         print(text, file=out)
 P
 spawn env -u LD_LIBRARY_PATH python3 "$T/listen.py" "$T/notify" "$T/told"
 wait_for 10 test -S "$T/notify"
 printf '%s\n' "listen = 127.0.0.1:$port" "history = none" "watermark = 80%" >"$T/config/ullage/ullage.conf"
-export NOTIFY_SOCKET=$T/notify WATCHDOG_USEC=600000
-start_daemon
-unset NOTIFY_SOCKET WATCHDOG_USEC
+# The socket is there before the daemon, and it was another process that listened.
+cat >"$T/activate.py" <<'P'
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+if os.fork() == 0:
+    s.listen(8)
+    os._exit(0)
+os.wait()
+os.dup2(s.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+P
+spawn env NOTIFY_SOCKET="$T/notify" WATCHDOG_USEC=600000 python3 "$T/activate.py" "$ULLAGE_SOCKET" "$ULLAGED"
+DAEMON=$PID
+wait_for 10 grep -q "serves [0-9]* cards" "$T/$DAEMON.err"
 # shellcheck disable=SC2317 # by wait_for
 told() { [ "$(grep -cx "$1" "$T/told")" -ge "$2" ]; }
 check "it says that it is ready" wait_for 5 told READY=1 1
 check "and that it lives, again and again" wait_for 10 told WATCHDOG=1 4
 is "not more often than it should" "$(($(grep -cx WATCHDOG=1 "$T/told") < 40))" 1
+
+
+# --- asked by that socket
+spawn "$ULLAGE" run -q --name asked -m 400MiB -- "$GUEST" init device 0 alloc 100MiB touch "$T/asked" wait "$T/asked.end"
+wait_for 10 test -e "$T/asked"
+# shellcheck disable=SC2317 # by wait_for
+served() { [ "$("$ULLAGE" ps -o json | json "d['jobs'][0]['state']")" = running ] && grep -qx 'STATUS=1 card, 1 job' "$T/told"; }
+check "it knows the job" wait_for 10 served
+capture "$ULLAGE" suspend asked --timeout 10
+is "a job is suspended by it" "$CODE $(job_value asked state)" "0 suspended"
+capture "$ULLAGE" resume asked --timeout 10
+is "and resumed" "$CODE $(job_value asked state)" "0 running"
+ULLAGE_SOCKET=$T/nowhere.sock capture "$ULLAGE" suspend asked --timeout 1
+is "one that cannot be asked is no reason to wait for ever" "$CODE $(job_value asked state)" "5 running"
+like "it is said which, and what to do" "$ERR" "the daemon that serves the job, process $DAEMON, cannot be asked: no daemon answers at $T/nowhere.sock.*ULLAGE_SOCKET"
+touch "$T/asked.end"
 
 # --- the configuration, read again
 # shellcheck disable=SC2317 # by wait_for
@@ -50,7 +80,7 @@ check "SIGHUP reads it again" wait_for 10 is_watermark 390
 like "and says so" "$(cat "$T/$DAEMON.err")" 'read its configuration again'
 like "also what it cannot change" "$(cat "$T/$DAEMON.err")" "listen is '' now: that takes effect when ullaged starts again"
 check "systemd hears of both ends" wait_for 5 told READY=1 2
-is "in that order" "$(grep -vx WATCHDOG=1 "$T/told" | tr '\n' ' ')" "READY=1 RELOADING=1 READY=1 "
+is "in that order" "$(grep -x '\(READY\|RELOADING\)=1' "$T/told" | tr '\n' ' ')" "READY=1 RELOADING=1 READY=1 "
 echo "watermark = 20%" >"$T/config/ullage/ullage.conf"
 kill -HUP "$DAEMON"
 wait_for 10 grep -q "stays as it was" "$T/$DAEMON.err"

@@ -16,7 +16,8 @@ static struct ull__ipc_message full(void)
                                        .status = ULL_E_NO_MEMORY,
                                        .moved_bytes = UINT64_MAX,
                                        .to_move_bytes = 1,
-                                       .nanoseconds = 1ull << 40};
+                                       .nanoseconds = 1ull << 40,
+                                       .daemon = 4321};
     memset(message.text, 'x', sizeof message.text - 1);
     return message;
 }
@@ -36,7 +37,7 @@ static void there_and_back(void **state)
     assert_string_equal(read.job, message.job);
     assert_string_equal(read.text, message.text);
     assert_true(read.moved_bytes == message.moved_bytes && read.to_move_bytes == 1 &&
-                read.nanoseconds == message.nanoseconds);
+                read.nanoseconds == message.nanoseconds && read.daemon == message.daemon);
 }
 
 static void empty_fields_take_no_place(void **state)
