@@ -15,6 +15,7 @@
  *           in the front's table
  *   piece   TAKEN in the table, FREE in the bins; block: what it is a piece of
  */
+#include "front.h"
 #include "pool_private.h"
 
 enum { STOCK_LEAST = 8, STOCK = 64, STOCK_MOST = 1024, MOST_PIECES = 1024 };

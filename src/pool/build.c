@@ -13,6 +13,7 @@
  *
  * Pages come from the largest free chunks first: few pieces, so lending and giving back is quick.
  */
+#include "lane.h"
 #include "pool_private.h"
 
 #define NONE ((uint32_t)ULL_NONE)

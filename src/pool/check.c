@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 
 #define NONE ((uint32_t)ULL_NONE)

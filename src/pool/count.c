@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 #include "size.h"
 

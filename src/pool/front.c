@@ -31,6 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 
 /* --- back to the pool ---------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lane.h"
 #include "pool_private.h"
 
 /* --- lanes ------------------------------------------------------------------------------------------- */

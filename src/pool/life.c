@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "error.h"
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 
 void ull_pool_options_init(struct ull_pool_options *options)

@@ -8,6 +8,8 @@
  */
 #include <stdlib.h>
 
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 
 /* --- slots --------------------------------------------------------------------------------------------- */

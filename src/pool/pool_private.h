@@ -74,35 +74,6 @@ struct ull__region {
     uint32_t first, count; /* slots of home */
 };
 
-struct ull__recorded {
-    uint64_t seq;
-    ull__event event;
-    uint32_t waiters;
-};
-
-struct ull__lane {
-    ull__stream stream;
-    uint64_t graph; /* 0: a stream's lane */
-    bool exists;
-    bool over;     /* a graph's lane: it was released; a stream's: it was forgotten */
-    bool implicit; /* graph_lane was made because the device said that the stream is captured */
-    uint16_t graph_lane; /* of a stream's lane: where its requests go now, 0: to itself */
-    uint64_t last_graph;
-    uint64_t seq, passed; /* frees so far; of them, known to be over */
-    uint64_t free_bytes;
-    uint64_t live;                /* of a graph's lane: chunks in use */
-    struct ull__recorded *events; /* oldest first */
-    size_t event_count, event_capacity;
-    struct ull__bins *bins[ULL_TIERS];
-};
-
-/* A stream that used a chunk besides the one it is freed on. */
-struct ull__use {
-    uint32_t next;
-    uint16_t lane;
-    uint64_t seq; /* while WAITING */
-};
-
 /* A bit a slot, with summaries, to find the last set one before a place in constant time. */
 struct ull__slotset {
     uint64_t *level[4];
@@ -116,27 +87,6 @@ enum {
     ULL_FRONTS = 16
 };
 enum { ULL_LINE = 64 };
-
-/* See front.c. Under its own lock, but for what is said. */
-struct ull__front {
-    _Alignas(ULL_LINE) struct ull__lock lock;
-    unsigned int index;               /* in pool->fronts */
-    bool open;                        /* changes under both locks, as lane does */
-    uint16_t lane;                    /* the stream's */
-    uint64_t operations, seen;        /* seen: how many there were at the last review */
-    int64_t in_use, requested, count; /* change since all was added up */
-    int64_t room, room_requested;     /* how far the first two may rise */
-    uint64_t allocations, frees, largest, others;
-    unsigned __int128 in_use_sum;
-    struct ull__table live;    /* chunks in use by the program */
-    struct ull__bins *free[2]; /* pieces that are free; [1]: in the view of small requests */
-    uint64_t free_count;
-    uint64_t free_pages, idle_low; /* whole pages in them; the fewest since somebody looked last */
-    struct ull__chunk *blocks;     /* that are cut, linked by u.free */
-    struct ull__chunk *stock;      /* chunks to be, linked by next */
-    uint32_t stock_count;
-    uint64_t latency_max_ns, latency[ULL_LATENCY_BUCKETS];
-};
 
 /* How often this process is a forked child of one that had a pool (life.c). */
 extern unsigned int ull__forks;
@@ -327,64 +277,6 @@ static inline bool ull__page_free(const struct ull_pool *pool, uint32_t home)
     return pool->free_bits[home / 64] >> (home % 64) & 1;
 }
 
-/* --- lane.c --------------------------------------------------------------------------------------- */
-
-/* A lane for a stream, or for a graph's part on a stream; 0 if the host has no memory. */
-uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph);
-/* The lane of the stream itself if there is one, else 0. */
-uint16_t ull__lane_known(struct ull_pool *pool, ull__stream stream);
-/* The same, made if need be; 0 if the host has no memory. */
-uint16_t ull__lane_of(struct ull_pool *pool, ull__stream stream);
-/* The lane that requests on the stream belong to now: a graph's while it is captured. 0 as above. */
-uint16_t ull__lane_find(struct ull_pool *pool, ull__stream stream, bool capturing);
-static inline uint16_t ull__lane_now(struct ull_pool *pool, ull__stream stream, bool capturing)
-{
-    if (!capturing && pool->last_lane != ULL_CLEAN && pool->last_stream == stream)
-        return pool->last_lane;
-    return ull__lane_find(pool, stream, capturing);
-}
-/* A lane is another's, is over, or goes to a graph: what was found last does not count any more. */
-static inline void ull__lanes_changed(struct ull_pool *pool)
-{
-    pool->last_lane = ULL_CLEAN;
-}
-/* May the two be one chunk? With one stream ever, what nothing waits for may wait for it. */
-static inline bool ull__lanes_join(const struct ull_pool *pool, uint16_t a, uint16_t b)
-{
-    return a == b ||
-           (!pool->crowded && (a == ULL_CLEAN || b == ULL_CLEAN) && pool->lanes[a | b].graph == 0);
-}
-/* Frees a chunk in use, which was taken out of the table, on the lane. */
-void ull__lane_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane);
-/* A free of this chunk will wait for the lane too. */
-ull_status ull__lane_use(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane);
-/* Puts an event behind all frees of a stream's lane, unless there is one. */
-ull_status ull__lane_record(struct ull_pool *pool, uint16_t lane);
-/* Looks which events have passed; true if memory became free for more lanes. */
-bool ull__lanes_poll(struct ull_pool *pool);
-/* Puts events behind the frees of all lanes but this one that none covers yet, then looks. */
-bool ull__lanes_want(struct ull_pool *pool, uint16_t lane);
-/*
- * Lets the lane's stream wait for the events of all other lanes, by `wait`, and gives it what they cover. True if
- * that was anything.
- */
-bool ull__lanes_follow(struct ull_pool *pool, uint16_t own,
-                       bool (*wait)(void *context, ull__stream stream, ull__event event),
-                       void *context);
-/*
- * Waits, with the lock released meanwhile, for one pending event that would give memory to the lane.
- * False: there is none, or not in that time.
- */
-bool ull__lanes_wait(struct ull_pool *pool, uint16_t lane, uint64_t timeout_ns);
-/* Is all that was freed on the lane up to seq over? */
-bool ull__lane_passed(const struct ull_pool *pool, uint16_t lane, uint64_t seq);
-/* Lets go of a graph: what its lanes have free waits for `stream_lane` instead. */
-ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t stream_lane);
-/* Waits for everything and frees the lanes. */
-void ull__lanes_finish(struct ull_pool *pool);
-/* Bytes that are free but not for every lane. */
-uint64_t ull__lanes_pending(const struct ull_pool *pool);
-
 /* --- build.c: getting pages side by side --------------------------------------------------------- */
 
 /* What a request needed and could have had, in pages. */
@@ -572,96 +464,6 @@ static inline void ull__count_free(struct ull_pool *pool, uint64_t bytes, uint64
     s->frees++;
     pool->in_use_sum += (unsigned __int128)(int64_t)s->in_use;
 }
-
-/* --- block.c: what a front has free; with its lock ------------------------------------------------------ */
-
-/* Which of them; SMALL: those in the view of small requests. */
-enum ull__loose { ULL_LOOSE_LARGE, ULL_LOOSE_SMALL, ULL_LOOSE_ALL };
-/* A piece for the request, in use from now on, or NULL. */
-struct ull__chunk *ull__piece_take(const struct ull_pool *pool, struct ull__front *f, uint64_t size,
-                                   bool small);
-/* Makes one in use free; false, and nothing is changed: that takes a chunk, and none is in stock. */
-bool ull__piece_free(const struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c);
-/* Joins blocks of the front, and what is free beside them; with the pool's lock too. True if there was anything. */
-bool ull__blocks_merge(struct ull_pool *pool, struct ull__front *f);
-/*
- * Makes a block of a chunk that the pool has free, or of a part if that was built for the request, which is cut out of it;
- * one of the stock is needed, and the pool's lock.
- */
-struct ull__chunk *ull__block_adopt(struct ull_pool *pool, struct ull__front *f,
-                                    struct ull__chunk *c, uint64_t size);
-/*
- * With the pool's lock too: their pieces are the pool's chunks from now on. Those that were free are SWEPT and put onto
- * *ready, linked by u.free.left.
- */
-void ull__block_dissolve(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *block,
-                         struct ull__chunk **ready);
-bool ull__blocks_dissolve(struct ull_pool *pool, struct ull__front *f, enum ull__loose which,
-                          struct ull__chunk **ready);
-/* Makes sure that some pieces can be cut; with the pool's lock too. */
-bool ull__stock_fill(struct ull_pool *pool, struct ull__front *f);
-void ull__stock_return(struct ull_pool *pool, struct ull__front *f);
-
-/* --- front.c ---------------------------------------------------------------------------------------- */
-
-/* Are there any? Takes no lock. */
-static inline bool ull__fronts_any(const struct ull_pool *pool)
-{
-    return atomic_load_explicit(&pool->fronts_seen, memory_order_acquire) != 0;
-}
-
-/* The front that the stream may have. Takes no lock. */
-static inline struct ull__front *ull__front_of(struct ull_pool *pool, ull__stream stream)
-{
-    unsigned int count = atomic_load_explicit(&pool->fronts_seen, memory_order_acquire);
-    for (unsigned int i = 0; i < count; i++) {
-        if (atomic_load_explicit(&pool->front_streams[i], memory_order_relaxed) == stream)
-            return pool->fronts[i];
-    }
-    return NULL;
-}
-
-/* Serve a request and a free without the pool's lock; false: the pool has to. */
-bool ull__front_allocate(struct ull_pool *pool, const struct ull_request *request, void **address);
-bool ull__front_free(struct ull_pool *pool, uint64_t address, ull__stream stream);
-/* The same with the pool's lock, for it to count. A piece that is in use from now on, or NULL. */
-struct ull__chunk *ull__front_take(const struct ull_pool *pool, struct ull__front *f, uint16_t lane,
-                                   uint64_t size, bool small);
-/* What was freed, as it was then, its size and requested size; false: it is not in the front. */
-bool ull__front_put(struct ull_pool *pool, struct ull__front *f, uint16_t lane, uint64_t address,
-                    uint64_t *size, uint64_t *requested);
-/* Takes a chunk that the pool has free, and cuts the request out of it; NULL: it cannot, and the chunk is as it was. */
-struct ull__chunk *ull__front_adopt(struct ull_pool *pool, struct ull__front *f, uint16_t lane,
-                                    struct ull__chunk *c, uint64_t size);
-/* Takes a chunk in use out of whichever front's table it is in, or NULL. */
-struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address);
-/* Frees what is loose in one, or in all; true if there was anything. SMALL: of small requests. */
-bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which);
-bool ull__front_merge(struct ull_pool *pool, struct ull__front *f);
-bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
-/* The fewest free pages that they had since the last call, added up. */
-uint64_t ull__fronts_idle(struct ull_pool *pool);
-/* Takes a free piece of that size back from one of them; false: none has any. */
-bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small);
-/*
- * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,
- * and each chunk in use is in a table that may be read.
- */
-void ull__fronts_hold(struct ull_pool *pool);
-void ull__fronts_release(struct ull_pool *pool);
-/* Do threads wait for the pool so often that fronts pay? */
-static inline bool ull__fronts_wanted(const struct ull_pool *pool)
-{
-    return (pool->lock.contended >= ULL_CONTENDED || pool->fronts_forced) && !pool->plain;
-}
-void ull__front_open(struct ull_pool *pool, uint16_t lane);
-/* For a stream that ends or is captured. */
-void ull__front_close(struct ull_pool *pool, ull__stream stream);
-/* All of them; also while more is held than the limit allows, when nothing may be handed out. */
-void ull__fronts_close(struct ull_pool *pool);
-/* Closes fronts that nobody needs any more; now and then. */
-void ull__fronts_review(struct ull_pool *pool);
-void ull__fronts_finish(struct ull_pool *pool);
 
 /* --- check.c: for tests ------------------------------------------------------------------------------ */
 

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "lane.h"
 #include "pool_private.h"
 
 enum { HOME_FACTOR = 2, PLAIN_HOME_FACTOR = 4, SPARE_MAPPINGS = 64 };

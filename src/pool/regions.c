@@ -22,6 +22,7 @@
  */
 #include <stdlib.h>
 
+#include "lane.h"
 #include "pool_private.h"
 
 uint64_t ull__regions_place(const struct ull_pool *pool, uint64_t address)

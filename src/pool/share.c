@@ -21,6 +21,7 @@
  *
  * What it cannot do: a free piece that does not touch the end of its page is not shared.
  */
+#include "lane.h"
 #include "pool_private.h"
 
 #define NONE ((uint32_t)ULL_NONE)

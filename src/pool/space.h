@@ -5,6 +5,7 @@
 #ifndef ULLAGE_POOL_SPACE_H
 #define ULLAGE_POOL_SPACE_H
 
+#include "lane.h"
 #include "pool_private.h"
 
 /* What is left to do for chunks of at least a page, which cover slots (space.c). */

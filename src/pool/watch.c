@@ -6,6 +6,8 @@
  */
 #include "watch.h"
 
+#include "front.h"
+#include "lane.h"
 #include "pool_private.h"
 
 /* Looks, of which one makes streams' fronts give back what is loose: they would keep it for ever if nobody asks. */

@@ -1,4 +1,5 @@
 /* test_fronts.c: streams that keep for themselves what they freed, as when threads share a pool. */
+#include "front.h"
 #include "world.h"
 
 static void start_with_fronts(struct world *w)
