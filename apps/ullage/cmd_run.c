@@ -45,6 +45,7 @@ struct run {
     unsigned int ticks;
     char report[ULL_FILE_PATH]; /* "" if there is nowhere to write one */
     bool report_asked;
+    bool lost; /* its ledger's name */
 };
 
 /* --- before the start --------------------------------------------------------------------------- */
@@ -361,8 +362,17 @@ static void tick(void *data)
     ull__ledger_sample(run->ledger);
     seen_update(&run->history, run->ledger);
     recording_tick(run->recording, &run->history);
-    if (++run->ticks % SWEEP_EVERY == 0)
-        sweep(run, run->ledger);
+    if (++run->ticks % SWEEP_EVERY != 0)
+        return;
+    sweep(run, run->ledger);
+    struct ull_error err;
+    bool lost = ull__ledger_keep_name(run->ledger, &err) != ULL_OK;
+    if (lost && !run->lost)
+        cli_say(
+            "the job's ledger was removed, and others do not find it now: %s; its limit holds, and "
+            "CUDA is refused to processes that it starts from now on",
+            err.message);
+    run->lost = lost;
 }
 
 /* The command has its own environment now, by which it is seen to belong to the job. */

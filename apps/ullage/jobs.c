@@ -22,7 +22,7 @@ enum { LISTED_PROCESSES = 1024, LISTED_DEVICES = 128 };
 
 static int locked(struct ull__ledger *ledger, int how)
 {
-    int fd = open(ull__ledger_path(ledger), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(ull__ledger_path(ledger), O_RDONLY);
     if (fd >= 0 && flock(fd, how | LOCK_NB) != 0) {
         close(fd);
         return -1;

@@ -23,6 +23,7 @@ enum { LEDGER_NAME = 32 };
 #define RETRY_NS (5 * SECOND)
 #define SWEEP_NS (SECOND / 2)
 #define ODD_NS (SECOND / 2)
+#define NAME_BACK_NS SECOND
 
 uint64_t now_ns(void)
 {
@@ -208,6 +209,21 @@ static void look_in(const char *folder, void *data)
         closedir(dir);
 }
 
+/*
+ * One that has no file any more. While its supervisor lives that may be a name that was removed and comes back in a moment
+ * (src/ledger/name.c): what is known of it stays.
+ */
+static bool is_gone(struct daemon *d, struct job *job, uint64_t now)
+{
+    if (job->present && (job->nested || book_read(d, job))) {
+        job->missed_ns = 0;
+        return false;
+    }
+    if (job->missed_ns == 0)
+        job->missed_ns = now;
+    return now > job->missed_ns + NAME_BACK_NS || !ull__ledger_supervised(job->ledger);
+}
+
 /* --- what changed ----------------------------------------------------------------------------------------- */
 
 /* The dead are tidied up after by a worker, since that may take as long as the driver does. */
@@ -386,7 +402,7 @@ void book_look(struct daemon *d)
         d->jobs[j]->present = false;
     ull__ledger_each_folder(look_in, d);
     for (int j = d->job_count; j-- > 0;)
-        if (!d->jobs[j]->present || (!d->jobs[j]->nested && !book_read(d, d->jobs[j])))
+        if (is_gone(d, d->jobs[j], now))
             close_job(d, j);
     look_at_cards(d);
     for (int j = 0; j < d->job_count; j++) {

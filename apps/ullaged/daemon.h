@@ -51,8 +51,9 @@ struct job {
     bool wants;                   /* the arbiter was told that it waits for room */
     bool dead;                    /* its `ullage run` is gone and so are its processes */
     bool automatic;
-    uint64_t retry_ns; /* not to be joined, or tidied up after, before */
-    uint64_t odd_ns;   /* since when its ledger and the arbiter do not agree; 0: they do */
+    uint64_t retry_ns;  /* not to be joined, or tidied up after, before */
+    uint64_t missed_ns; /* since when its file is not there; 0: it is */
+    uint64_t odd_ns;    /* since when its ledger and the arbiter do not agree; 0: they do */
     /* By card; held is what is in its memory. */
     uint64_t held[CARDS], evicted[CARDS], stays[CARDS], want[CARDS], budget[CARDS], told_want[CARDS];
     uint64_t peak[CARDS], spilled[CARDS];

@@ -196,6 +196,20 @@ static void tell_status(struct loop *loop)
     loop->told_jobs = jobs;
 }
 
+/* Where it lies among the ledgers it may be removed with them, as the one of a user who logs out. */
+static void keep_socket(struct loop *loop)
+{
+    struct stat st;
+    const char *path = loop->d.settings.socket;
+    int fd;
+    if (loop->activated || lstat(path, &st) == 0 || clients_listen(path, &fd, NULL) != ULL_OK)
+        return;
+    close(loop->listener);
+    loop->listener = fd;
+    watch(loop, fd);
+    say(LOG_WARN, "the socket %s was removed, and is there again", path);
+}
+
 static void look(struct loop *loop, uint64_t now)
 {
     struct daemon *d = &loop->d;
@@ -205,6 +219,7 @@ static void look(struct loop *loop, uint64_t now)
     clients_tick(d);
     web_show(d);
     others_look(now);
+    keep_socket(loop);
     tell_status(loop);
     loop->next_look_ns = now_ns() + TICK_MS * MS;
     if (loop->watchdog_ns > 0 && now >= loop->next_watchdog_ns) {

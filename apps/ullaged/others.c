@@ -171,6 +171,10 @@ void others_look(uint64_t now)
     all.next_ns = now + LOOK_NS;
     if (!all.path[0] && !find_folder())
         return;
+    if (all.fd != 0 && !is_at_path(all.fd)) { /* somebody tidied up there */
+        close(all.fd);
+        all.fd = 0;
+    }
     if (all.fd == 0)
         show_oneself();
     look_at_others();

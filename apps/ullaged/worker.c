@@ -103,7 +103,11 @@ static bool step(const struct move_progress *p, void *data)
 static ull_status become_owner(const char *path, struct ull_error *err)
 {
     struct stat st;
-    if (lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    int fd = ull__ledger_file(path, O_RDONLY);
+    bool known = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (fd >= 0)
+        close(fd);
+    if (!known)
         return ull__fail(err, ULL_E_NOT_FOUND, "the job is gone");
     if (geteuid() != 0 || st.st_uid == 0)
         return ULL_OK;
@@ -115,7 +119,7 @@ static ull_status become_owner(const char *path, struct ull_error *err)
 /* Held until this process ends. *waited: somebody else had it. */
 static ull_status lock(const char *path, int tries, bool *waited, struct ull_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(path, O_RDONLY);
     for (int i = 0; fd >= 0 && i < tries && !stopped; i++) {
         if (flock(fd, LOCK_EX | LOCK_NB) == 0)
             return ULL_OK;

@@ -17,7 +17,7 @@ enum { WANTED_BITS = 8, BY_SHIFT = 2, TWO_BITS = 3 };
  */
 bool ull__write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size)
 {
-    int fd = open(ledger->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(ledger->path, O_WRONLY);
     bool good = fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)sizeof *ledger->file &&
                 pwrite(fd, word, size, (off_t)offset) == (ssize_t)size;
     if (fd >= 0)

@@ -14,6 +14,8 @@
 
 #include "error.h"
 
+enum { NAME_TRIES = 50, NAME_TRY_NS = 10000000 }; /* the supervisor looks ten times a second */
+
 static void note_slot_used(struct ull__ledger_file *file, uint32_t count)
 {
     uint32_t used = atomic_load(&file->slots_used);
@@ -132,6 +134,10 @@ static ull_status join_one(const char *path, const struct ull__identity *identit
                            struct ull__link *link, struct ull_error *err)
 {
     ull_status status = ull__ledger_open(path, &link->ledger, err);
+    for (int i = 0; i < NAME_TRIES && status == ULL_E_NOT_FOUND; i++) { /* its name may come back */
+        nanosleep(&(struct timespec){.tv_nsec = NAME_TRY_NS}, NULL);
+        status = ull__ledger_open(path, &link->ledger, err);
+    }
     if (status != ULL_OK)
         return status;
     struct ull__ledger_file *file = link->ledger->file;

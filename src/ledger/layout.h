@@ -183,6 +183,7 @@ struct ull__ledger {
     bool pinned;     /* a thread of this process holds a mutex in it: may not be unmapped */
     bool copy;       /* a private copy of another user's ledger: to look at only */
     uint32_t uid;    /* of the owner, if it was opened by ull__ledger_look */
+    int fd;          /* of the file, kept by the supervisor; -1 */
     char path[ULL_PATH_TEXT];
 };
 
@@ -255,6 +256,13 @@ void ull__slot_read_idle(struct ull__slot *slot, struct ull__process_view *view)
 bool ull__file_is_served(const struct ull__ledger_file *file);
 /* Writes one word of the file of a private copy. */
 bool ull__write_word(struct ull__ledger *ledger, size_t offset, const void *word, size_t size);
+
+/* --- name.c ------------------------------------------------------------------------------------ */
+
+/* Does it belong to this user or root? Root takes everybody's. */
+bool ull__ledger_is_ours(int fd);
+/* Removes a link that leads nowhere, for its supervisor is gone; nothing else, and not one of others. */
+void ull__ledger_remove_dead_link(const char *path);
 
 /* --- make.c ------------------------------------------------------------------------------------ */
 

@@ -85,10 +85,15 @@ ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct u
 {
     if (strlen(path) >= ULL_PATH_TEXT)
         return ull__fail(err, ULL_E_INVALID, "the path of the job's ledger is too long: %s", path);
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(path, O_RDWR);
     if (fd < 0)
         return ull__fail(err, open_status(errno), "cannot open the job's ledger %s: %s", path,
                          strerror(errno));
+    if (!ull__ledger_is_ours(fd)) {
+        close(fd);
+        return ull__fail(err, ULL_E_PERMISSION,
+                         "the file %s is another user's, and no ledger of a job", path);
+    }
     struct ull__ledger *ledger = NULL;
     struct ull__ledger_file *file = MAP_FAILED;
     if (lseek(fd, 0, SEEK_END) == (off_t)sizeof *file)
@@ -103,6 +108,7 @@ ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct u
     }
     snprintf(ledger->path, sizeof ledger->path, "%s", path);
     ledger->file = file;
+    ledger->fd = -1;
     *out = ledger;
     return ULL_OK;
 }
@@ -118,6 +124,8 @@ void ull__ledger_close(struct ull__ledger *ledger)
     /* A mutex that some thread holds is on that thread's list: its memory must not go away. */
     if (ledger->pinned)
         return;
+    if (ledger->fd >= 0)
+        close(ledger->fd);
     munmap(ledger->file, sizeof *ledger->file);
     free(ledger);
 }
@@ -171,6 +179,7 @@ static struct ull__ledger *open_copy(const char *path, int fd)
     ull__sanitize(file);
     snprintf(ledger->path, sizeof ledger->path, "%s", path);
     ledger->file = file;
+    ledger->fd = -1;
     ledger->copy = true;
     return ledger;
 }
@@ -182,7 +191,7 @@ bool ull__ledger_refresh(struct ull__ledger *ledger)
     size_t head = offsetof(struct ull__ledger_file, slots);
     if (!ledger->copy)
         return true;
-    int fd = open(ledger->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(ledger->path, O_RDONLY);
     bool good = fd >= 0 && pread(fd, file, head, 0) == (ssize_t)head &&
                 atomic_load(&file->magic) == LEDGER_MAGIC &&
                 pread(fd, &file->slots_used, sizeof file->slots_used,
@@ -210,7 +219,7 @@ static struct ull__ledger *open_to_look(const char *path)
 {
     struct stat st;
     struct ull__ledger *ledger = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = ull__ledger_file(path, O_RDONLY);
     if (fd < 0)
         return NULL;
     bool known = syscall(SYS_fstat, fd, &st) == 0 && S_ISREG(st.st_mode);
@@ -256,6 +265,7 @@ static void each_in(const char *folder, const struct looking *looking)
         struct ull__ledger *ledger = open_to_look(path);
         if (!ledger) {
             ull__ledger_remove_half_made(path);
+            ull__ledger_remove_dead_link(path);
             continue;
         }
         /* Who lists jobs cannot tell when the driver has freed what a dead process held. */

@@ -111,7 +111,18 @@ ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_
 ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledger **out,
                               struct ull_error *err);
 
-/* Maps an existing ledger. ULL_E_NOT_FOUND, ULL_E_PERMISSION, ULL_E_FORMAT (not a ledger). */
+/*
+ * For its supervisor, once in a while: if its file has lost its name, the path leads to it again (name.c). Errors: what
+ * is in the way, as of ull__ledger_folder; to be tried again.
+ */
+ull_status ull__ledger_keep_name(struct ull__ledger *ledger, struct ull_error *err);
+/* Opens what is at a ledger's path, as open(2): to lock it, or to see whose it is. -1 and errno. */
+int ull__ledger_file(const char *path, int flags);
+
+/*
+ * Maps an existing ledger. ULL_E_NOT_FOUND, ULL_E_PERMISSION (also one of neither this user nor root), ULL_E_FORMAT (not a
+ * ledger).
+ */
 ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err);
 
 /*

@@ -141,8 +141,8 @@ ull_status ull__ledger_create(const struct ull__job_spec *spec, struct ull__ledg
     ledger->supervisor = true;
     ledger->pinned = true;
     fill_file(ledger->file, spec, name);
-    flock(fd, LOCK_UN); /* it is whole, and the mapping would keep the lock */
-    close(fd);
+    flock(fd, LOCK_UN); /* it is whole */
+    ledger->fd = fd;
     *out = ledger;
     return ULL_OK;
 }

@@ -4,6 +4,7 @@
  * Both work through the job's ledger, without a daemon. Root acts on another user's job as that user, so that
  * it never works in a file that somebody else may change under it.
  */
+#include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
 #include <signal.h>
@@ -110,7 +111,11 @@ static void say_done(const char *name, bool suspend, const struct move_progress 
 static ull_status become_owner(const char *path, struct ull_error *err)
 {
     struct stat st;
-    if (geteuid() != 0 || stat(path, &st) != 0 || st.st_uid == 0)
+    int fd = ull__ledger_file(path, O_RDONLY);
+    bool known = fd >= 0 && fstat(fd, &st) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (geteuid() != 0 || !known || st.st_uid == 0)
         return ULL_OK;
     if (setgroups(0, NULL) != 0 || setgid(st.st_gid) != 0 || setuid(st.st_uid) != 0)
         return ull__fail(err, ULL_E_PERMISSION, "cannot act as the owner of the job (user %u)",

@@ -264,6 +264,7 @@ ull_status train_job_follow(struct training *training, struct ull_error *err)
     if (job != NULL && job->ledger != NULL && job->member != NULL) {
         ull__member_room(job->member, 0, &budget, &held);
         ull__ledger_sample(job->ledger);
+        ull__ledger_keep_name(job->ledger, NULL);
     }
     ull_status status = train_ranks_agree(training, &budget, err);
     if (status != ULL_OK || job == NULL) {

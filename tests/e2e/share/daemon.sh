@@ -61,6 +61,14 @@ is "and resumed" "$CODE $(job_value asked state)" "0 running"
 ULLAGE_SOCKET=$T/nowhere.sock capture "$ULLAGE" suspend asked --timeout 1
 is "one that cannot be asked is no reason to wait for ever" "$CODE $(job_value asked state)" "5 running"
 like "it is said which, and what to do" "$ERR" "the daemon that serves the job, process $DAEMON, cannot be asked: no daemon answers at $T/nowhere.sock.*ULLAGE_SOCKET"
+
+# --- somebody tidies up where ledgers lie
+"$ULLAGE" suspend -q asked
+rm -rf "$T"/shm/*
+check "its sign comes back" wait_for 10 test -s "$T/shm/ullaged-$(id -u)"
+check "a job that it had moved is still known" wait_for 10 is_state asked suspended
+capture "$ULLAGE" resume asked --timeout 10
+is "and resumed" "$CODE $(job_value asked state)" "0 running"
 touch "$T/asked.end"
 
 # --- the configuration, read again
@@ -94,6 +102,8 @@ spawn "$ULLAGED" --socket "$T/second.sock"
 second=$PID
 check "a second one of the same user says what that means" \
     wait_for 10 grep -q "another ullaged of this user (process $DAEMON) runs beside this one" "$T/$second.err"
+rm "$T/second.sock"
+check "a socket that was removed comes back" wait_for 10 test -S "$T/second.sock"
 kill -KILL "$DAEMON"
 wait_for 10 gone "$DAEMON"
 others=(setpriv --reuid=65534 --regid=65534 --clear-groups)
