@@ -5,7 +5,7 @@
 #
 #   tests/vm/run.sh [FOLDER]     FOLDER (build/vm) keeps the root for the next time: 600 MB; the disk takes 2 GB more
 #
-# The card is the fake driver's, installed where a real one would be. Without /dev/kvm it takes about five minutes;
+# The card is the fake driver's, installed where a real one would be. Without /dev/kvm it takes about four minutes;
 # ULLAGE_VM_ACCEL=kvm is faster where that works. Prints the scenes' TAP; what the console and the journal said lies
 # in FOLDER/console.log and FOLDER/journal.log. Exits with 1 if a scene failed, 2 if there was none.
 set -eu
