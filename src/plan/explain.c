@@ -53,7 +53,7 @@ static ull_status weigh(const struct ull__planner *planner, struct ull__plan *pl
         if (fill != NULL) {
             fill(program, &decision, context);
         }
-        ull__schedule(scheduler, &decision, &plan->cost);
+        ull__schedule_cost(scheduler, &decision, &plan->cost);
         ull__plan_account(planner, plan);
     }
     ull__scheduler_destroy(scheduler);

@@ -108,7 +108,7 @@ static ull_status put(struct ull__planner *planner, const struct ull__given *giv
         status = decide(program, names, given->send, given->send_count, ULL_SEND, decision, err);
     }
     if (status == ULL_OK) {
-        ull__schedule(scheduler, decision, &plan.cost);
+        ull__schedule_cost(scheduler, decision, &plan.cost);
         ull__plan_account(planner, &plan);
         if (!ull__plan_put(planner, &plan, decision)) {
             status = ull__fail(err, ULL_E_NO_MEMORY, "no memory for a plan");
@@ -172,7 +172,7 @@ static bool reprice_variant(struct ull__planner *planner, int variant)
             struct ull__plan *plan = &planner->plans[i];
             if (plan->variant == variant) {
                 struct ull__cost_of cost;
-                ull__schedule(scheduler, &plan->decision, &cost);
+                ull__schedule_cost(scheduler, &plan->decision, &cost);
                 cost.peak_bytes = plan->cost.peak_bytes;
                 cost.peak_at = plan->cost.peak_at;
                 plan->cost = cost;

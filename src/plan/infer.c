@@ -281,6 +281,7 @@ static ull_status add_plans(struct ull__inference *made, const struct ull__progr
         } else if (lowest < highest) {
             ull__schedule_fit(scheduler, &decision, highest - (highest - lowest) / (FITS - 1) * fit,
                               &cost);
+            ull__schedule(scheduler, &decision, &cost);
         } else {
             break;
         }

@@ -135,9 +135,8 @@ static void add_needs(struct ull__scheduler *scheduler, const struct ull__decisi
 {
     struct ull__cost_of cost;
     int count;
-    ull__schedule(scheduler, decision, &cost);
-    const int64_t *bytes = ull__schedule_bytes(scheduler);
-    ull__schedule_order(scheduler, &count);
+    ull__schedule_cost(scheduler, decision, &cost);
+    const int64_t *bytes = ull__schedule_bytes(scheduler, &count);
     needs->peaks += cost.peak_bytes;
     for (int i = 0; i < count; ++i) {
         needs->area += (double)bytes[i];

@@ -141,7 +141,7 @@ static bool put_fitted(struct ull__scheduler *scheduler, const struct ull__progr
 {
     struct ull__cost_of cost;
     memset(decision->algorithm, 0, (size_t)program->item_count);
-    ull__schedule(scheduler, decision, &cost);
+    ull__schedule_cost(scheduler, decision, &cost);
     bool fine = ull__frontier_put(frontier, program, decision, &cost);
     int64_t lowest = ull__schedule_lowest(scheduler), highest = cost.peak_bytes;
     for (int half = 1; half >= 0 && lowest < highest && fine; --half) {
@@ -248,7 +248,7 @@ static ull_status plain_plan(struct ull__planner *planner, struct ull_error *err
     struct ull__cost_of cost;
     bool fine = scheduler != NULL && ull__decision_create(program, &decision);
     if (fine) {
-        ull__schedule(scheduler, &decision, &cost);
+        ull__schedule_cost(scheduler, &decision, &cost);
         fine = offer(planner, 0, &decision, &cost);
     }
     ull__scheduler_destroy(scheduler);

@@ -1,97 +1,17 @@
 /*
- * schedule.c: the order, the stays and the peak of a decision. See schedule.h.
+ * schedule.c: the peak and the time of a decision. See schedule.h, and schedule_private.h for how.
  *
- * This runs thousands of times for one plan, so it allocates nothing after the scheduler was made, and is linear in
- * the items.
+ * This runs tens of thousands of times for one plan, so it allocates nothing after the scheduler was made, goes through
+ * what a decision can change alone, and only adds up the rest.
  *
  * What is sent to the host leaves on one queue and comes back on another, one buffer after the other, while the
  * device works. A buffer's memory is free at the first item that begins after it has left; it comes back as late as
  * its next reader and those after it allow, and where even at once is too late, the device waits.
  */
-#include "schedule.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-struct ull__scheduler {
-    const struct ull__program *program;
-    const struct ull__profile *profile;
-    const struct ull__decision *decision;
-
-    struct ull__placed *order;
-    double *starts; /* by place: seconds from the beginning, without waiting */
-    int count;
-    struct ull__stay *stays;
-    int stay_count;
-    int64_t *bytes; /* by place */
-
-    int *now;        /* by buffer: its stay; ULL_NONE: not in memory */
-    int *last;       /* by buffer: its last stay, also after that */
-    int *sent;       /* buffers that were sent, in the order in which their next readers come */
-    double *left_at; /* by buffer: when its last byte has left */
-    int sent_count;
-    int *to_leave;      /* by item of the forward pass: the first buffer whose last reader it is */
-    int *next_to_leave; /* by buffer */
-    uint8_t *fitted;    /* by item: an algorithm, in ull__schedule_fit */
-};
-
-struct ull__scheduler *ull__scheduler_create(const struct ull__program *program,
-                                             const struct ull__profile *profile)
-{
-    struct ull__scheduler *made = calloc(1, sizeof(*made));
-    size_t places = 2 * (size_t)program->item_count + 1, buffers = (size_t)program->buffer_count + 1;
-    if (made == NULL) {
-        return NULL;
-    }
-    made->program = program;
-    made->profile = profile;
-    made->order = calloc(places, sizeof(*made->order));
-    made->starts = calloc(places + 1, sizeof(*made->starts));
-    made->bytes = calloc(places + 1, sizeof(*made->bytes));
-    made->stays = calloc(2 * buffers + places, sizeof(*made->stays));
-    made->now = calloc(buffers, sizeof(*made->now));
-    made->last = calloc(buffers, sizeof(*made->last));
-    made->sent = calloc(buffers, sizeof(*made->sent));
-    made->left_at = calloc(buffers, sizeof(*made->left_at));
-    made->to_leave = calloc(places, sizeof(*made->to_leave));
-    made->next_to_leave = calloc(buffers, sizeof(*made->next_to_leave));
-    made->fitted = calloc(places, 1);
-    if (made->order == NULL || made->starts == NULL || made->bytes == NULL || made->stays == NULL ||
-        made->last == NULL || made->now == NULL || made->sent == NULL || made->left_at == NULL ||
-        made->to_leave == NULL || made->next_to_leave == NULL || made->fitted == NULL) {
-        ull__scheduler_destroy(made);
-        return NULL;
-    }
-    for (int i = 0; i < program->item_count; ++i) {
-        made->to_leave[i] = ULL_NONE;
-    }
-    for (int i = 0; i < program->buffer_count; ++i) {
-        const struct ull__program_buffer *buffer = &program->buffers[i];
-        if (buffer->forward && buffer->life == ULL_LIFE_PASSING && buffer->last_forward != ULL_NONE) {
-            made->next_to_leave[i] = made->to_leave[buffer->last_forward];
-            made->to_leave[buffer->last_forward] = i;
-        }
-    }
-    return made;
-}
-
-void ull__scheduler_destroy(struct ull__scheduler *scheduler)
-{
-    if (scheduler != NULL) {
-        free(scheduler->order);
-        free(scheduler->starts);
-        free(scheduler->bytes);
-        free(scheduler->stays);
-        free(scheduler->now);
-        free(scheduler->last);
-        free(scheduler->sent);
-        free(scheduler->left_at);
-        free(scheduler->to_leave);
-        free(scheduler->next_to_leave);
-        free(scheduler->fitted);
-        free(scheduler);
-    }
-}
+#include "schedule_private.h"
 
 bool ull__decision_create(const struct ull__program *program, struct ull__decision *decision)
 {
@@ -109,6 +29,19 @@ bool ull__decision_create(const struct ull__program *program, struct ull__decisi
     return true;
 }
 
+bool ull__decision_clone(const struct ull__program *program, struct ull__decision *to,
+                         const struct ull__decision *from)
+{
+    to->keep = malloc((size_t)program->buffer_count + 1);
+    to->algorithm = malloc((size_t)program->item_count + 1);
+    if (to->keep == NULL || to->algorithm == NULL) {
+        ull__decision_finish(to);
+        return false;
+    }
+    ull__decision_copy(program, to, from);
+    return true;
+}
+
 void ull__decision_finish(struct ull__decision *decision)
 {
     free(decision->keep);
@@ -123,118 +56,265 @@ void ull__decision_copy(const struct ull__program *program, struct ull__decision
     memcpy(to->algorithm, from->algorithm, (size_t)program->item_count);
 }
 
-static bool passes(const struct ull__scheduler *s, int buffer)
-{
-    return s->program->buffers[buffer].life == ULL_LIFE_PASSING;
-}
+/* --- By algorithms --- */
 
-static int begin_stay(struct ull__scheduler *s, int buffer, int at)
-{
-    s->stays[s->stay_count] = (struct ull__stay){
-        .buffer = buffer, .begin = at, .end = at, .joins = ULL_NONE, .before = ULL_NONE};
-    if (buffer != ULL_NONE) {
-        s->stays[s->stay_count].bytes = s->program->buffers[buffer].bytes;
-        s->stays[s->stay_count].before = s->last[buffer];
-        s->last[buffer] = s->stay_count;
-    }
-    return s->stay_count++;
-}
-
-static double item_seconds(const struct ull__scheduler *s, int item)
-{
-    return ull__item_choice(s->program, item, s->decision->algorithm[item])->seconds;
-}
-
-/* Puts an item, whose inputs are in memory, at the end of the order. */
-static void place(struct ull__scheduler *s, int at, bool again)
+/* Times and workspaces of all items, unless they are those of the last decision. */
+static void price(struct ull__scheduler *s)
 {
     const struct ull__program *program = s->program;
-    const struct ull__program_item *item = &program->items[at];
-    int here = s->count++;
-    s->order[here] = (struct ull__placed){at, again};
-    s->starts[here + 1] = s->starts[here] + item_seconds(s, at);
-    for (int i = 0; i < item->input_count; ++i) {
-        int buffer = program->refs[item->inputs + i];
-        if (passes(s, buffer)) {
-            s->stays[s->now[buffer]].end = here;
-        }
-    }
-    for (int i = 0; i < item->output_count; ++i) {
-        int buffer = program->refs[item->outputs + i];
-        /* A second run writes the same bits into what was kept of its outputs. */
-        if (passes(s, buffer) && s->now[buffer] == ULL_NONE) {
-            s->now[buffer] = begin_stay(s, buffer, here);
-        } else if (passes(s, buffer) && s->stays[s->now[buffer]].end < here) {
-            s->stays[s->now[buffer]].end = here;
-        }
-    }
-    int64_t workspace = ull__item_choice(program, at, s->decision->algorithm[at])->workspace;
-    if (workspace > 0) {
-        s->stays[begin_stay(s, ULL_NONE, here)].bytes = workspace;
-    }
-}
-
-/* After the last reader in the forward pass, what is not kept goes. */
-static void leave(struct ull__scheduler *s, int item)
-{
-    for (int buffer = s->to_leave[item]; buffer != ULL_NONE; buffer = s->next_to_leave[buffer]) {
-        if (s->decision->keep[buffer] != ULL_KEEP) {
-            s->now[buffer] = ULL_NONE;
-        }
-    }
-}
-
-/* Sees to it that a buffer is in memory when the next item runs. */
-static void need(struct ull__scheduler *s, int buffer)
-{
-    const struct ull__program *program = s->program;
-    if (!passes(s, buffer) || s->now[buffer] != ULL_NONE) {
+    const uint8_t *algorithm = s->decision->algorithm;
+    if (s->priced && memcmp(s->algorithm, algorithm, (size_t)program->item_count) == 0) {
         return;
     }
-    if (program->buffers[buffer].item == ULL_NONE) {
-        s->now[buffer] = begin_stay(s, buffer, 0); /* an input: there from the beginning */
-        return;
-    }
-    if (s->decision->keep[buffer] == ULL_SEND) {
-        s->now[buffer] = begin_stay(s, buffer, s->count);
-        s->stays[s->now[buffer]].returned = true;
-        s->sent[s->sent_count++] = buffer;
-        return;
-    }
-    int item = program->buffers[buffer].item;
-    const struct ull__program_item *of = &program->items[item];
-    for (int i = 0; i < of->input_count; ++i) {
-        need(s, program->refs[of->inputs + i]);
-    }
-    place(s, item, true);
-}
-
-static void make_order(struct ull__scheduler *s)
-{
-    const struct ull__program *program = s->program;
-    s->count = s->stay_count = s->sent_count = 0;
-    for (int i = 0; i < program->buffer_count; ++i) {
-        s->now[i] = s->last[i] = ULL_NONE;
-    }
+    memcpy(s->algorithm, algorithm, (size_t)program->item_count);
+    s->priced = true;
     for (int i = 0; i < program->item_count; ++i) {
-        const struct ull__program_item *item = &program->items[i];
-        for (int j = 0; j < item->input_count; ++j) {
-            need(s, program->refs[item->inputs + j]);
+        const struct ull__choice *choice = ull__item_choice(program, i, algorithm[i]);
+        s->seconds[i] = choice->seconds;
+        s->workspace[i] = choice->workspace;
+        s->base_bytes[i] = s->fixed[i] + choice->workspace;
+        s->base_starts[i + 1] = s->base_starts[i] + choice->seconds;
+    }
+    for (int i = 0; i < s->micro_count; ++i) {
+        s->micro_before[i + 1] = s->micro_before[i] + s->seconds[s->micro[i]];
+    }
+    s->update_seconds = 0;
+    for (int i = 0; i < s->update_count; ++i) {
+        s->update_seconds += s->seconds[s->update[i]];
+    }
+}
+
+/* --- Second runs --- */
+
+static void need(struct ull__scheduler *s, int mover, int before);
+
+static void run_again(struct ull__scheduler *s, int item, int before)
+{
+    const struct ull__span reads = s->reads[item], makes = s->makes[item];
+    for (int i = 0; i < reads.count; ++i) {
+        int read = s->moved[reads.first + i];
+        if (s->stay[read] == ULL_NONE) {
+            need(s, read, before);
         }
-        place(s, i, false);
-        if (item->forward) {
-            leave(s, i);
+    }
+    int here = before + s->again_count;
+    for (int i = 0; i < reads.count; ++i) {
+        s->ends[s->stay[s->moved[reads.first + i]]] = here;
+    }
+    for (int i = 0; i < makes.count; ++i) {
+        int made = s->moved[makes.first + i];
+        /* It writes the same bits into what was kept of its outputs. */
+        if (s->stay[made] == ULL_NONE) {
+            s->stay[made] = 2 * made + 1;
+            s->begins[2 * made + 1] = here;
+            s->second[s->second_count++] = made;
+        }
+        s->ends[s->stay[made]] = here;
+    }
+    s->again[s->again_count++] = (struct ull__again){item, before};
+}
+
+/* Sees to it that a mover that is gone is in memory before an item. */
+static void need(struct ull__scheduler *s, int mover, int before)
+{
+    if (s->decision->keep[s->movers[mover].buffer] != ULL_SEND) {
+        run_again(s, s->movers[mover].item, before);
+        return;
+    }
+    s->stay[mover] = 2 * mover + 1;
+    s->begins[2 * mover + 1] = s->ends[2 * mover + 1] = before + s->again_count;
+    s->returned[mover] = true;
+    s->sent_at[s->sent_count] = before + s->again_count;
+    s->sent[s->sent_count++] = mover;
+}
+
+/* The stays of movers, up to their last readers. */
+static void make_stays(struct ull__scheduler *s)
+{
+    const uint8_t *keep = s->decision->keep;
+    s->again_count = s->second_count = s->sent_count = 0;
+    for (int i = 0; i < s->mover_count; ++i) {
+        const struct ull__mover *mover = &s->movers[i];
+        /* Behind its last reader of the forward pass, what is not kept goes. */
+        s->stay[i] = mover->item == ULL_NONE || keep[mover->buffer] == ULL_KEEP ? 2 * i : ULL_NONE;
+        s->begins[2 * i] = mover->begin;
+        s->ends[2 * i] = mover->last_forward;
+        s->begins[2 * i + 1] = ULL_NONE;
+        s->returned[i] = false;
+    }
+    for (int i = 0; i < s->reading_count; ++i) {
+        const struct ull__reading *reading = &s->readings[i];
+        const int *reads = &s->moved[reading->reads.first];
+        for (int j = 0; j < reading->reads.count; ++j) {
+            if (s->stay[reads[j]] == ULL_NONE) {
+                need(s, reads[j], reading->item);
+            }
+        }
+        int here = reading->item + s->again_count;
+        for (int j = 0; j < reading->reads.count; ++j) {
+            s->ends[s->stay[reads[j]]] = here;
+        }
+        s->reading_at[i] = here;
+    }
+    s->count = s->program->item_count + s->again_count;
+}
+
+/* --- What is sent --- */
+
+/* Seconds from the beginning to each place, without waiting. */
+static void find_starts(struct ull__scheduler *s)
+{
+    int place = s->again_count > 0 ? s->again[0].before : s->program->item_count, item = place;
+    memcpy(s->starts, s->base_starts, sizeof(*s->starts) * (size_t)(place + 1));
+    double at = s->starts[place];
+    for (int i = 0; i < s->again_count; ++i) {
+        for (; item < s->again[i].before; ++item) {
+            s->starts[++place] = at += s->seconds[item];
+        }
+        s->starts[++place] = at += s->seconds[s->again[i].item];
+    }
+    for (; item < s->program->item_count; ++item) {
+        s->starts[++place] = at += s->seconds[item];
+    }
+}
+
+static double transfer_seconds(const struct ull__scheduler *s, int mover)
+{
+    return (double)s->movers[mover].bytes / s->profile->link_per_second;
+}
+
+/* The last byte of one stay leaves: the stay is longer by it. `place`: the first that begins when the one before it had left. */
+static void send_one(struct ull__scheduler *s, int stay, double *free_at, int *place)
+{
+    double ready = s->starts[s->ends[stay] + 1];
+    *free_at = (ready > *free_at ? ready : *free_at) + transfer_seconds(s, stay / 2);
+    s->left_at[stay / 2] = *free_at;
+    while (*place < s->count && s->starts[*place] < *free_at) {
+        *place += 1;
+    }
+    s->ends[stay] = *place - 1 > s->ends[stay] ? *place - 1 : s->ends[stay];
+    s->ends[stay] = s->ends[stay] < s->count ? s->ends[stay] : s->count - 1;
+}
+
+static void send(struct ull__scheduler *s)
+{
+    const uint8_t *keep = s->decision->keep;
+    double free_at = 0;
+    int place = 0;
+    for (int i = 0; i < s->mover_count; ++i) {
+        if (s->movers[i].item != ULL_NONE && keep[s->movers[i].buffer] == ULL_SEND) {
+            send_one(s, 2 * i, &free_at, &place);
+        }
+    }
+    /* An item that was run again for another of its outputs has made it again as well. */
+    for (int i = 0; i < s->second_count; ++i) {
+        if (keep[s->movers[s->second[i]].buffer] == ULL_SEND) {
+            send_one(s, 2 * s->second[i] + 1, &free_at, &place);
         }
     }
 }
 
-/* The first place that begins at `time` or later. */
-static int place_at(const struct ull__scheduler *s, double time)
+/* When it comes back, as late as may be. Returns the seconds that the device waits for it. */
+static double fetch(struct ull__scheduler *s)
 {
-    int low = 0, high = s->count;
+    double waits = 0, before = s->starts[s->count];
+    int place = s->count;
+    for (int i = s->sent_count - 1; i >= 0; --i) {
+        int mover = s->sent[i], *begin = &s->begins[2 * mover + 1];
+        double needed = s->starts[*begin];
+        double start = (needed < before ? needed : before) - transfer_seconds(s, mover);
+        before = start;
+        if (s->left_at[mover] > start) {
+            waits = s->left_at[mover] - start > waits ? s->left_at[mover] - start : waits;
+        }
+        /* Each starts no later than the one behind it. */
+        while (place > 0 && s->starts[place - 1] >= start + 1e-12) {
+            place -= 1;
+        }
+        int first = place > 0 ? place - 1 : 0;
+        *begin = first < *begin ? first : *begin;
+    }
+    return waits;
+}
+
+/* --- Bytes --- */
+
+/* An item that may work in place does, where its input is needed no more: from the place behind it on, its output counts. */
+static bool joins(const struct ull__scheduler *s, int from, int place)
+{
+    return from != ULL_NONE && s->ends[ull__stay_before(s, from, place)] == place;
+}
+
+static void add_stay(struct ull__scheduler *s, int stay, bool joined)
+{
+    int64_t bytes = s->movers[stay / 2].bytes;
+    s->joined[stay] = joined;
+    s->change[s->begins[stay] + joined] += bytes;
+    s->change[s->ends[stay] + 1] -= bytes;
+}
+
+static void add_stays(struct ull__scheduler *s)
+{
+    memset(s->change, 0, sizeof(*s->change) * (size_t)(s->count + 2));
+    for (int i = 0; i < s->mover_count; ++i) {
+        int from = s->movers[i].joins, again = s->begins[2 * i + 1];
+        add_stay(s, 2 * i, joins(s, from, s->begins[2 * i]));
+        if (again != ULL_NONE) {
+            add_stay(s, 2 * i + 1, !s->returned[i] && joins(s, from, again));
+        }
+    }
+    for (int i = 0; i < s->reading_count; ++i) {
+        int place = s->reading_at[i];
+        s->reading_joined[i] = joins(s, s->readings[i].joins, place);
+        if (s->reading_joined[i]) {
+            s->change[place] -= s->readings[i].out_bytes;
+            s->change[place + 1] += s->readings[i].out_bytes;
+        }
+    }
+}
+
+/* Bytes at places from `place` on that are those of items from `first` to before `last`. */
+static void fill_bytes(struct ull__scheduler *s, int place, int first, int last, int64_t *live,
+                       struct ull__cost_of *cost)
+{
+    for (int item = first; item < last; ++item, ++place) {
+        *live += s->change[place];
+        s->bytes[place] = s->base_bytes[item] + *live;
+        if (s->bytes[place] > cost->peak_bytes) {
+            cost->peak_bytes = s->bytes[place];
+            cost->peak_at = place;
+        }
+    }
+}
+
+static void count_bytes(struct ull__scheduler *s, struct ull__cost_of *cost)
+{
+    int item = 0;
+    int64_t live = 0;
+    add_stays(s);
+    for (int i = 0; i < s->again_count; ++i) {
+        int before = s->again[i].before, place = before + i;
+        fill_bytes(s, item + i, item, before, &live, cost);
+        item = before;
+        live += s->change[place];
+        s->bytes[place] = s->between[before] + s->workspace[s->again[i].item] + live;
+        if (s->bytes[place] > cost->peak_bytes) {
+            cost->peak_bytes = s->bytes[place];
+            cost->peak_at = place;
+        }
+    }
+    fill_bytes(s, item + s->again_count, item, s->program->item_count, &live, cost);
+}
+
+/* --- Seconds --- */
+
+/* The first of `micro` that is not before an item. */
+static int micro_from(const struct ull__scheduler *s, int item)
+{
+    int low = 0, high = s->micro_count;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (s->starts[middle] >= time) {
+        if (s->micro[middle] >= item) {
             high = middle;
         } else {
             low = middle + 1;
@@ -243,196 +323,75 @@ static int place_at(const struct ull__scheduler *s, double time)
     return low;
 }
 
-static double transfer_seconds(const struct ull__scheduler *s, int buffer)
-{
-    return (double)s->program->buffers[buffer].bytes / s->profile->link_per_second;
-}
-
-/* When what is sent has left: the stays before the transfers are longer by them. */
-static void send(struct ull__scheduler *s)
-{
-    double free_at = 0;
-    for (int i = 0; i < s->stay_count; ++i) {
-        struct ull__stay *stay = &s->stays[i];
-        if (stay->buffer == ULL_NONE || stay->returned || !s->program->buffers[stay->buffer].forward ||
-            s->decision->keep[stay->buffer] != ULL_SEND) {
-            continue;
-        }
-        double ready = s->starts[stay->end + 1];
-        free_at = (ready > free_at ? ready : free_at) + transfer_seconds(s, stay->buffer);
-        s->left_at[stay->buffer] = free_at;
-        int last = place_at(s, free_at) - 1;
-        stay->end = last > stay->end ? last : stay->end;
-        stay->end = stay->end < s->count ? stay->end : s->count - 1;
-    }
-}
-
-/* When it comes back, as late as may be. Returns the seconds that the device waits for it. */
-static double fetch(struct ull__scheduler *s)
-{
-    double waits = 0, before = s->starts[s->count];
-    for (int i = s->sent_count - 1; i >= 0; --i) {
-        int buffer = s->sent[i];
-        struct ull__stay *stay = &s->stays[s->now[buffer]];
-        double needed = s->starts[stay->begin];
-        double start = (needed < before ? needed : before) - transfer_seconds(s, buffer);
-        before = start;
-        if (s->left_at[buffer] > start) {
-            waits = s->left_at[buffer] - start > waits ? s->left_at[buffer] - start : waits;
-        }
-        int first = place_at(s, start + 1e-12) - 1;
-        first = first < 0 ? 0 : first;
-        stay->begin = first < stay->begin ? first : stay->begin;
-    }
-    return waits;
-}
-
-/* An item that may work in place does, where its input is needed no more and as large as its output. */
-static void join(struct ull__scheduler *s)
-{
-    const struct ull__program *program = s->program;
-    for (int i = 0; i < s->stay_count; ++i) {
-        const struct ull__stay *stay = &s->stays[i];
-        if (stay->buffer == ULL_NONE || stay->returned ||
-            program->buffers[stay->buffer].item == ULL_NONE) {
-            continue;
-        }
-        const struct ull__program_item *item = &program->items[s->order[stay->begin].item];
-        int input = item->first_input;
-        if (!item->inplace || input == ULL_NONE || !passes(s, input) || input == stay->buffer ||
-            program->buffers[input].item == ULL_NONE || program->refs[item->outputs] != stay->buffer ||
-            program->buffers[input].bytes != program->buffers[stay->buffer].bytes) {
-            continue;
-        }
-        int from = s->last[input];
-        while (from != ULL_NONE && s->stays[from].begin >= stay->begin) {
-            from = s->stays[from].before;
-        }
-        if (from != ULL_NONE && s->stays[from].end == stay->begin) {
-            s->stays[i].joins = from;
-        }
-    }
-}
-
-static void count_bytes(struct ull__scheduler *s, struct ull__cost_of *cost)
-{
-    memset(s->bytes, 0, sizeof(*s->bytes) * (size_t)(s->count + 1));
-    for (int i = 0; i < s->stay_count; ++i) {
-        const struct ull__stay *stay = &s->stays[i];
-        /* In place, the place where both are is counted once. */
-        int begin = stay->joins != ULL_NONE ? stay->begin + 1 : stay->begin;
-        s->bytes[begin] += stay->bytes;
-        s->bytes[stay->end + 1] -= stay->bytes;
-    }
-    int64_t live = s->program->step_bytes;
-    for (int i = 0; i < s->count; ++i) {
-        live += s->bytes[i];
-        s->bytes[i] = live;
-        if (live > cost->peak_bytes) {
-            cost->peak_bytes = live;
-            cost->peak_at = i;
-        }
-    }
-}
-
+/* All is added up in the order in which it runs: sums of floating-point numbers depend on it. A second run is the micro-step's. */
 static void count_seconds(const struct ull__scheduler *s, struct ull__cost_of *cost)
 {
     const struct ull__program *program = s->program;
-    for (int i = 0; i < s->count; ++i) {
-        const struct ull__program_item *item = &program->items[s->order[i].item];
-        double seconds = item_seconds(s, s->order[i].item);
-        *(item->update || item->prologue ? &cost->update_seconds : &cost->micro_seconds) += seconds;
-        cost->again_seconds += s->order[i].again ? seconds : 0;
-        for (int j = 0; j < item->output_count && s->order[i].again; ++j) {
+    int at = s->again_count > 0 ? micro_from(s, s->again[0].before) : s->micro_count;
+    double micro = s->micro_before[at];
+    for (int i = 0; i < s->again_count; ++i) {
+        int again = s->again[i].item;
+        const struct ull__program_item *item = &program->items[again];
+        for (; at < s->micro_count && s->micro[at] < s->again[i].before; ++at) {
+            micro += s->seconds[s->micro[at]];
+        }
+        micro += s->seconds[again];
+        cost->again_seconds += s->seconds[again];
+        for (int j = 0; j < item->output_count; ++j) {
             int buffer = program->refs[item->outputs + j];
             cost->dropped_bytes +=
                 s->decision->keep[buffer] == ULL_DROP ? program->buffers[buffer].bytes : 0;
         }
     }
+    for (; at < s->micro_count; ++at) {
+        micro += s->seconds[s->micro[at]];
+    }
+    cost->micro_seconds = micro;
+    cost->update_seconds = s->update_seconds;
     for (int i = 0; i < s->sent_count; ++i) {
         /* Two copies are two launches more, and share the memory's bandwidth with everything else. */
-        double bytes = (double)program->buffers[s->sent[i]].bytes;
+        double bytes = (double)s->movers[s->sent[i]].bytes;
         cost->micro_seconds +=
             2 * (s->profile->launch_seconds + bytes / s->profile->bytes_per_second);
-        cost->sent_bytes += program->buffers[s->sent[i]].bytes;
+        cost->sent_bytes += s->movers[s->sent[i]].bytes;
     }
 }
 
-void ull__schedule(struct ull__scheduler *s, const struct ull__decision *decision,
-                   struct ull__cost_of *cost)
+void ull__schedule_cost(struct ull__scheduler *s, const struct ull__decision *decision,
+                        struct ull__cost_of *cost)
 {
     *cost = (struct ull__cost_of){0};
     s->decision = decision;
-    make_order(s);
+    s->ordered = false;
+    price(s);
+    make_stays(s);
     double waits = 0;
     if (s->sent_count > 0) {
+        find_starts(s);
         send(s);
         waits = fetch(s);
     }
-    join(s);
     count_bytes(s, cost);
     count_seconds(s, cost);
     cost->micro_seconds += waits;
 }
 
-/* --- Algorithms --- */
-
-/* Bytes at a place without workspace. */
-static int64_t bare(const struct ull__scheduler *s, int place)
+void ull__schedule(struct ull__scheduler *s, const struct ull__decision *decision,
+                   struct ull__cost_of *cost)
 {
-    int item = s->order[place].item;
-    return s->bytes[place] -
-           ull__item_choice(s->program, item, s->decision->algorithm[item])->workspace;
+    ull__schedule_cost(s, decision, cost);
+    ull__schedule_list(s);
 }
 
-void ull__schedule_fit(struct ull__scheduler *s, struct ull__decision *decision, int64_t level,
-                       struct ull__cost_of *cost)
+const int64_t *ull__schedule_bytes(const struct ull__scheduler *s, int *count)
 {
-    const struct ull__program *program = s->program;
-    bool changes = false;
-    memset(s->fitted, 0, (size_t)program->item_count);
-    for (int place = 0; place < s->count; ++place) {
-        int item = s->order[place].item, last = program->items[item].choice_count - 1;
-        int64_t room = level - bare(s, place);
-        while (s->fitted[item] < last &&
-               ull__item_choice(program, item, s->fitted[item])->workspace > room) {
-            s->fitted[item] += 1;
-        }
-    }
-    for (int i = 0; i < program->item_count; ++i) {
-        changes |= s->fitted[i] != decision->algorithm[i];
-    }
-    if (changes) {
-        memcpy(decision->algorithm, s->fitted, (size_t)program->item_count);
-        ull__schedule(s, decision, cost);
-    }
+    *count = s->count;
+    return s->bytes;
 }
 
-int64_t ull__schedule_lowest(const struct ull__scheduler *s)
+void ull__schedule_kept(const struct ull__scheduler *s, int buffer, int *begin, int *end)
 {
-    const struct ull__program *program = s->program;
-    int64_t lowest = 0;
-    for (int place = 0; place < s->count; ++place) {
-        int item = s->order[place].item, last = program->items[item].choice_count - 1;
-        int64_t bytes = bare(s, place) + ull__item_choice(program, item, last)->workspace;
-        lowest = bytes > lowest ? bytes : lowest;
-    }
-    return lowest;
-}
-
-const struct ull__placed *ull__schedule_order(const struct ull__scheduler *scheduler, int *count)
-{
-    *count = scheduler->count;
-    return scheduler->order;
-}
-
-const struct ull__stay *ull__schedule_stays(const struct ull__scheduler *scheduler, int *count)
-{
-    *count = scheduler->stay_count;
-    return scheduler->stays;
-}
-
-const int64_t *ull__schedule_bytes(const struct ull__scheduler *scheduler)
-{
-    return scheduler->bytes;
+    int stay = 2 * s->mover_of[buffer];
+    *begin = s->begins[stay];
+    *end = s->ends[stay];
 }

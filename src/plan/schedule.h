@@ -60,27 +60,41 @@ void ull__scheduler_destroy(struct ull__scheduler *scheduler);
 /* The first decision: everything that the backward pass reads is kept, algorithms are the fastest. Owned by the caller. */
 bool ull__decision_create(const struct ull__program *program, struct ull__decision *decision);
 void ull__decision_finish(struct ull__decision *decision);
+/* A copy of its own. False without memory. */
+bool ull__decision_clone(const struct ull__program *program, struct ull__decision *to,
+                         const struct ull__decision *from);
 void ull__decision_copy(const struct ull__program *program, struct ull__decision *to,
                         const struct ull__decision *from);
 
-/* What a decision costs. */
+/*
+ * What a decision costs. Times and workspaces of the program's choices are taken at the first call: they must not change
+ * before the scheduler is destroyed.
+ */
+void ull__schedule_cost(struct ull__scheduler *scheduler, const struct ull__decision *decision,
+                        struct ull__cost_of *cost);
+/* The same, and what ull__schedule_order and ull__schedule_stays give. */
 void ull__schedule(struct ull__scheduler *scheduler, const struct ull__decision *decision,
                    struct ull__cost_of *cost);
 
 /*
  * Of the last one, for which `decision` and `cost` are: gives each item the fastest algorithm that keeps all places where it
- * runs within `level` bytes, or its smallest. Where that changes anything it is scheduled again. What is sent to the host may take
- * other times then, so the level can be missed: the cost says.
+ * runs within `level` bytes, or its smallest. What is sent to the host may take other times then, so the level can be
+ * missed: the cost says. For order and stays afterwards, ull__schedule.
  */
 void ull__schedule_fit(struct ull__scheduler *scheduler, struct ull__decision *decision,
                        int64_t level, struct ull__cost_of *cost);
 /* The lowest level that algorithms can be fitted to. */
-int64_t ull__schedule_lowest(const struct ull__scheduler *scheduler);
+int64_t ull__schedule_lowest(struct ull__scheduler *scheduler);
 
-/* Of the last one: the order, and the stays; the scheduler's, until the next one. */
+/* Of the last one: bytes at each place of the order, workspace included; the scheduler's, until the next one. */
+const int64_t *ull__schedule_bytes(const struct ull__scheduler *scheduler, int *count);
+/* The item at a place. */
+int ull__schedule_item(const struct ull__scheduler *scheduler, int place);
+/* From which place on and up to which a buffer is in memory that the forward pass makes and that is kept. */
+void ull__schedule_kept(const struct ull__scheduler *scheduler, int buffer, int *begin, int *end);
+
+/* Of the last ull__schedule: the order, and the stays; the scheduler's, until the next one. */
 const struct ull__placed *ull__schedule_order(const struct ull__scheduler *scheduler, int *count);
 const struct ull__stay *ull__schedule_stays(const struct ull__scheduler *scheduler, int *count);
-/* Bytes at each place of the order, workspace included. */
-const int64_t *ull__schedule_bytes(const struct ull__scheduler *scheduler);
 
 #endif

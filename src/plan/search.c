@@ -104,7 +104,7 @@ void ull__frontier_finish(struct ull__frontier *frontier)
 
 static void look(struct search *s, const struct ull__decision *decision, struct ull__cost_of *cost)
 {
-    ull__schedule(s->scheduler, decision, cost);
+    ull__schedule_cost(s->scheduler, decision, cost);
     s->schedules_left -= 1;
     if (s->options->progress != NULL) {
         atomic_fetch_add_explicit(&s->options->progress->done, 1, memory_order_relaxed);
@@ -120,8 +120,7 @@ static double above(const struct search *s, int64_t level)
 {
     int count;
     double total = 0;
-    const int64_t *bytes = ull__schedule_bytes(s->scheduler);
-    ull__schedule_order(s->scheduler, &count);
+    const int64_t *bytes = ull__schedule_bytes(s->scheduler, &count);
     for (int i = 0; i < count; ++i) {
         total += bytes[i] > level ? (double)(bytes[i] - level) : 0;
     }
@@ -178,53 +177,47 @@ static void smaller_algorithm(const struct search *s, int item, struct move *mov
     }
 }
 
+/* Whether a candidate is kept, and in memory at a place. */
+static bool kept_at(const struct search *s, int buffer, int place, int *begin, int *end)
+{
+    if (s->current.keep[buffer] != ULL_KEEP) {
+        return false;
+    }
+    ull__schedule_kept(s->scheduler, buffer, begin, end);
+    return *begin <= place && place <= *end;
+}
+
 /* The most promising moves among what is in memory at a place. */
 static int moves_at(struct search *s, int place, struct move *moves, int most)
 {
-    int count = 0, stays;
-    const struct ull__stay *stay = ull__schedule_stays(s->scheduler, &stays);
-    const struct ull__placed *order = ull__schedule_order(s->scheduler, &(int){0});
-    for (int i = 0; i < stays; ++i, ++stay) {
-        if (stay->begin > place || stay->end < place) {
-            continue;
-        }
-        if (stay->buffer == ULL_NONE) {
-            int at = order[stay->begin].item;
-            smaller_algorithm(s, at, moves, &count, most);
-            continue;
-        }
-        const struct ull__program_buffer *buffer = &s->program->buffers[stay->buffer];
-        if (!buffer->forward || buffer->result || s->current.keep[stay->buffer] != ULL_KEEP ||
-            buffer->bytes < s->options->smallest_dropped || buffer->bytes == 0) {
-            continue;
-        }
-        if (!s->options->no_drop) {
+    int count = 0, begin, end;
+    for (int i = 0; i < s->candidate_count && !s->options->no_drop; ++i) {
+        int buffer = s->candidates[i];
+        if (kept_at(s, buffer, place, &begin, &end)) {
+            double bytes = (double)s->program->buffers[buffer].bytes;
             insert(moves, &count, most,
-                   &(struct move){stay->buffer, ULL_NONE, ULL_DROP,
-                                  (double)buffer->bytes / (again_seconds(s, stay->buffer, 0) + 1e-9)});
+                   &(struct move){buffer, ULL_NONE, ULL_DROP,
+                                  bytes / (again_seconds(s, buffer, 0) + 1e-9)});
         }
     }
+    smaller_algorithm(s, ull__schedule_item(s->scheduler, place), moves, &count, most);
     return count;
 }
 
 /* The largest buffers in memory at a place that could be sent to the host. */
 static int sends_at(struct search *s, int place, struct move *moves, int most)
 {
-    int count = 0, stays;
-    const struct ull__stay *stay = ull__schedule_stays(s->scheduler, &stays);
-    for (int i = 0; i < stays && s->options->host_bytes > 0; ++i, ++stay) {
-        if (stay->buffer == ULL_NONE || stay->begin > place || stay->end < place) {
-            continue;
-        }
-        const struct ull__program_buffer *buffer = &s->program->buffers[stay->buffer];
+    int count = 0, begin, end;
+    for (int i = 0; i < s->candidate_count && s->options->host_bytes > 0; ++i) {
+        int buffer = s->candidates[i];
+        const struct ull__program_buffer *of = &s->program->buffers[buffer];
         /* What came first has the most time to leave, and to come back. */
-        if (buffer->forward && buffer->backward && !buffer->result &&
-            s->current.keep[stay->buffer] == ULL_KEEP &&
-            buffer->bytes >= s->options->smallest_dropped && buffer->bytes >= SEND_LEAST &&
-            s->cost.sent_bytes + buffer->bytes <= s->options->host_bytes) {
+        if (of->backward && of->bytes >= SEND_LEAST &&
+            s->cost.sent_bytes + of->bytes <= s->options->host_bytes &&
+            kept_at(s, buffer, place, &begin, &end)) {
             insert(moves, &count, most,
-                   &(struct move){stay->buffer, ULL_NONE, ULL_SEND,
-                                  (double)buffer->bytes * (double)(stay->end - stay->begin)});
+                   &(struct move){buffer, ULL_NONE, ULL_SEND,
+                                  (double)of->bytes * (double)(end - begin)});
         }
     }
     return count;
@@ -261,11 +254,11 @@ static bool step_down(struct search *s, int64_t level)
         }
     }
     if (chosen < 0) {
-        ull__schedule(s->scheduler, &s->current, &s->cost);
+        ull__schedule_cost(s->scheduler, &s->current, &s->cost);
         return false;
     }
     apply(&s->current, &moves[chosen]);
-    ull__schedule(s->scheduler, &s->current, &s->cost);
+    ull__schedule_cost(s->scheduler, &s->current, &s->cost);
     return true;
 }
 
@@ -298,7 +291,7 @@ static void take_back(struct search *s, int64_t level, int most)
             s->current.keep[moves[i].buffer] = was;
         }
     }
-    ull__schedule(s->scheduler, &s->current, &s->cost);
+    ull__schedule_cost(s->scheduler, &s->current, &s->cost);
 }
 
 /* --- Where to begin --- */
@@ -351,7 +344,7 @@ static bool has_choices(const struct search *s)
 static void fit(struct search *s)
 {
     struct ull__cost_of cost;
-    ull__schedule(s->scheduler, &s->current, &cost);
+    ull__schedule_cost(s->scheduler, &s->current, &cost);
     int64_t highest = cost.peak_bytes, lowest = ull__schedule_lowest(s->scheduler);
     for (int i = 0; i < FITS && !s->failed; ++i) {
         int64_t level = highest - (int64_t)((double)(highest - lowest) * i / (FITS - 1));
@@ -464,7 +457,7 @@ static void squeeze(struct search *s, long tries)
             peak = least->cost.peak_bytes;
             level = peak - peak / 16;
             ull__decision_copy(s->program, &s->current, &least->decision);
-            ull__schedule(s->scheduler, &s->current, &cost);
+            ull__schedule_cost(s->scheduler, &s->current, &cost);
             here = above(s, level);
         }
         ull__decision_copy(s->program, &s->trial, &s->current);
