@@ -28,10 +28,9 @@ bool ull__plan_put(struct ull__planner *planner, const struct ull__plan *plan,
     }
     struct ull__plan *made = &planner->plans[planner->plan_count];
     *made = *plan;
-    if (!ull__decision_create(program, &made->decision)) {
+    if (!ull__decision_clone(program, &made->decision, decision)) {
         return false;
     }
-    ull__decision_copy(program, &made->decision, decision);
     planner->plan_count += 1;
     return true;
 }

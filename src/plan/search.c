@@ -1,13 +1,9 @@
 /* search.c: finding decisions. See search.h. */
-#include "search.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
-
-/* A copy of less than this is not worth its launch. */
-enum { SEND_LEAST = 1 << 20 };
+#include "search_private.h"
 
 enum {
     LEVELS = 24,
@@ -18,97 +14,21 @@ enum {
     WANDERINGS = 8000
 };
 
-struct search {
-    const struct ull__program *program;
-    const struct ull__search_options *options;
-    struct ull__scheduler *scheduler;
-    struct ull__frontier *frontier;
-    int *candidates; /* buffers of which something can be decided */
-    int candidate_count;
-    struct ull__decision current, trial;
-    struct ull__cost_of cost; /* of `current`, whose schedule the scheduler holds after look() */
-    bool *seen;               /* by buffer, for again_seconds */
-    long schedules_left;
-    bool failed;
-};
-
-/* What can be done with one buffer or item. */
-struct move {
-    int buffer; /* ULL_NONE: the item takes its next smaller workspace */
-    int item;
-    enum ull__keep to;
-    double score;
-};
-
-static double seconds_of(const struct ull__cost_of *cost)
-{
-    return cost->micro_seconds + cost->update_seconds;
-}
-
-/* --- The frontier --- */
-
-bool ull__frontier_put(struct ull__frontier *frontier, const struct ull__program *program,
-                       const struct ull__decision *decision, const struct ull__cost_of *cost)
-{
-    /* From the most memory to the least, so times rise. */
-    int at = 0;
-    while (at < frontier->count && frontier->entries[at].cost.peak_bytes > cost->peak_bytes) {
-        at += 1;
-    }
-    int same = at < frontier->count && frontier->entries[at].cost.peak_bytes == cost->peak_bytes;
-    for (int i = at; i < frontier->count && i <= at; ++i) {
-        if (seconds_of(&frontier->entries[i].cost) <= seconds_of(cost)) {
-            return true; /* no larger and no slower */
-        }
-    }
-    int first = at;
-    while (first > 0 && seconds_of(&frontier->entries[first - 1].cost) >= seconds_of(cost)) {
-        first -= 1;
-    }
-    struct ull__found found = {{NULL, NULL}, *cost};
-    if (!ull__decision_create(program, &found.decision)) {
-        return false;
-    }
-    ull__decision_copy(program, &found.decision, decision);
-    int after = at + same;
-    for (int i = first; i < after; ++i) {
-        ull__decision_finish(&frontier->entries[i].decision);
-    }
-    if (frontier->count - (after - first) + 1 > frontier->room) {
-        int room = frontier->room == 0 ? 64 : 2 * frontier->room;
-        struct ull__found *more = realloc(frontier->entries, sizeof(*more) * (size_t)room);
-        if (more == NULL) {
-            ull__decision_finish(&found.decision);
-            return false;
-        }
-        frontier->entries = more;
-        frontier->room = room;
-    }
-    memmove(&frontier->entries[first + 1], &frontier->entries[after],
-            sizeof(found) * (size_t)(frontier->count - after));
-    frontier->entries[first] = found;
-    frontier->count += 1 - (after - first);
-    return true;
-}
-
-void ull__frontier_finish(struct ull__frontier *frontier)
-{
-    for (int i = 0; i < frontier->count; ++i) {
-        ull__decision_finish(&frontier->entries[i].decision);
-    }
-    free(frontier->entries);
-    *frontier = (struct ull__frontier){NULL, 0, 0};
-}
-
 /* --- Looking at decisions --- */
 
-static void look(struct search *s, const struct ull__decision *decision, struct ull__cost_of *cost)
+static void count_look(struct ull__searching *s)
 {
-    ull__schedule_cost(s->scheduler, decision, cost);
     s->schedules_left -= 1;
     if (s->options->progress != NULL) {
         atomic_fetch_add_explicit(&s->options->progress->done, 1, memory_order_relaxed);
     }
+}
+
+static void look(struct ull__searching *s, const struct ull__decision *decision,
+                 struct ull__cost_of *cost)
+{
+    ull__schedule_cost(s->scheduler, decision, cost);
+    count_look(s);
     if (cost->sent_bytes <= s->options->host_bytes &&
         !ull__frontier_put(s->frontier, s->program, decision, cost)) {
         s->failed = true;
@@ -116,7 +36,7 @@ static void look(struct search *s, const struct ull__decision *decision, struct 
 }
 
 /* Bytes above a level, added over all places: falls with each step down, also where many places are equally high. */
-static double above(const struct search *s, int64_t level)
+static double above(const struct ull__searching *s, int64_t level)
 {
     int count;
     double total = 0;
@@ -127,103 +47,7 @@ static double above(const struct search *s, int64_t level)
     return total;
 }
 
-/* About how long it takes to make a buffer again: with what it needs that is not kept nor made again anyway. */
-static double again_seconds(struct search *s, int buffer, int depth)
-{
-    const struct ull__program_buffer *of = &s->program->buffers[buffer];
-    if (of->item == ULL_NONE || s->seen[buffer] || depth > 64) {
-        return 0;
-    }
-    s->seen[buffer] = true;
-    const struct ull__program_item *item = &s->program->items[of->item];
-    double total = ull__item_choice(s->program, of->item, 0)->seconds;
-    for (int i = 0; i < item->input_count; ++i) {
-        int input = s->program->refs[item->inputs + i];
-        const struct ull__program_buffer *needs = &s->program->buffers[input];
-        if (needs->forward && needs->life == ULL_LIFE_PASSING &&
-            s->current.keep[input] == ULL_DROP && !needs->backward) {
-            total += again_seconds(s, input, depth + 1);
-        }
-    }
-    s->seen[buffer] = false;
-    return total;
-}
-
-/* Puts a move among the `most` best, which are in order. */
-static void insert(struct move *moves, int *count, int most, const struct move *move)
-{
-    if (*count == most && moves[most - 1].score >= move->score) {
-        return;
-    }
-    int at = *count < most ? (*count)++ : most - 1;
-    while (at > 0 && moves[at - 1].score < move->score) {
-        moves[at] = moves[at - 1];
-        at -= 1;
-    }
-    moves[at] = *move;
-}
-
-/* The next smaller workspace of an item. */
-static void smaller_algorithm(const struct search *s, int item, struct move *moves, int *count,
-                              int most)
-{
-    int next = s->current.algorithm[item] + 1;
-    if (!s->options->fastest && next < s->program->items[item].choice_count) {
-        const struct ull__choice *from = ull__item_choice(s->program, item, next - 1);
-        const struct ull__choice *to = ull__item_choice(s->program, item, next);
-        double freed = (double)(from->workspace - to->workspace);
-        insert(moves, count, most,
-               &(struct move){ULL_NONE, item, ULL_KEEP, freed / (to->seconds - from->seconds + 1e-9)});
-    }
-}
-
-/* Whether a candidate is kept, and in memory at a place. */
-static bool kept_at(const struct search *s, int buffer, int place, int *begin, int *end)
-{
-    if (s->current.keep[buffer] != ULL_KEEP) {
-        return false;
-    }
-    ull__schedule_kept(s->scheduler, buffer, begin, end);
-    return *begin <= place && place <= *end;
-}
-
-/* The most promising moves among what is in memory at a place. */
-static int moves_at(struct search *s, int place, struct move *moves, int most)
-{
-    int count = 0, begin, end;
-    for (int i = 0; i < s->candidate_count && !s->options->no_drop; ++i) {
-        int buffer = s->candidates[i];
-        if (kept_at(s, buffer, place, &begin, &end)) {
-            double bytes = (double)s->program->buffers[buffer].bytes;
-            insert(moves, &count, most,
-                   &(struct move){buffer, ULL_NONE, ULL_DROP,
-                                  bytes / (again_seconds(s, buffer, 0) + 1e-9)});
-        }
-    }
-    smaller_algorithm(s, ull__schedule_item(s->scheduler, place), moves, &count, most);
-    return count;
-}
-
-/* The largest buffers in memory at a place that could be sent to the host. */
-static int sends_at(struct search *s, int place, struct move *moves, int most)
-{
-    int count = 0, begin, end;
-    for (int i = 0; i < s->candidate_count && s->options->host_bytes > 0; ++i) {
-        int buffer = s->candidates[i];
-        const struct ull__program_buffer *of = &s->program->buffers[buffer];
-        /* What came first has the most time to leave, and to come back. */
-        if (of->backward && of->bytes >= SEND_LEAST &&
-            s->cost.sent_bytes + of->bytes <= s->options->host_bytes &&
-            kept_at(s, buffer, place, &begin, &end)) {
-            insert(moves, &count, most,
-                   &(struct move){buffer, ULL_NONE, ULL_SEND,
-                                  (double)of->bytes * (double)(end - begin)});
-        }
-    }
-    return count;
-}
-
-static void apply(struct ull__decision *decision, const struct move *move)
+static void apply(struct ull__decision *decision, const struct ull__move *move)
 {
     if (move->buffer == ULL_NONE) {
         decision->algorithm[move->item] += 1;
@@ -233,11 +57,11 @@ static void apply(struct ull__decision *decision, const struct move *move)
 }
 
 /* One step down towards a level. False: nothing lowers it. */
-static bool step_down(struct search *s, int64_t level)
+static bool step_down(struct ull__searching *s, int64_t level)
 {
-    struct move moves[EXACTLY_TRIED + 2];
-    int count = moves_at(s, s->cost.peak_at, moves, EXACTLY_TRIED);
-    count += sends_at(s, s->cost.peak_at, moves + count, 2);
+    struct ull__move moves[EXACTLY_TRIED + 2];
+    int count = ull__moves_at(s, s->cost.peak_at, moves, EXACTLY_TRIED);
+    count += ull__sends_at(s, s->cost.peak_at, moves + count, 2);
     double before = above(s, level), best = 0;
     int chosen = -1;
     for (int i = 0; i < count; ++i) {
@@ -246,7 +70,7 @@ static bool step_down(struct search *s, int64_t level)
         apply(&s->trial, &moves[i]);
         look(s, &s->trial, &cost);
         double fewer = before - above(s, level);
-        double more = seconds_of(&cost) - seconds_of(&s->cost);
+        double more = ull__seconds_of(&cost) - ull__seconds_of(&s->cost);
         double worth = fewer / ((more > 0 ? more : 0) + 1e-9);
         if (fewer > 0 && worth > best) {
             best = worth;
@@ -263,9 +87,9 @@ static bool step_down(struct search *s, int64_t level)
 }
 
 /* Takes back what turns out not to be needed below a level, what saves the most time first. */
-static void take_back(struct search *s, int64_t level, int most)
+static void take_back(struct ull__searching *s, int64_t level, int most)
 {
-    struct move moves[TAKEN_BACK];
+    struct ull__move moves[TAKEN_BACK];
     int count = 0;
     most = most < TAKEN_BACK ? most : TAKEN_BACK;
     if (!s->options->fastest) {
@@ -274,10 +98,11 @@ static void take_back(struct search *s, int64_t level, int most)
     for (int i = 0; i < s->candidate_count; ++i) {
         int buffer = s->candidates[i];
         if (s->current.keep[buffer] != ULL_KEEP && s->program->buffers[buffer].backward) {
-            insert(moves, &count, most,
-                   &(struct move){
-                       buffer, ULL_NONE, ULL_KEEP,
-                       ull__item_choice(s->program, s->program->buffers[buffer].item, 0)->seconds});
+            ull__move_insert(
+                moves, &count, most,
+                &(struct ull__move){
+                    buffer, ULL_NONE, ULL_KEEP,
+                    ull__item_choice(s->program, s->program->buffers[buffer].item, 0)->seconds});
         }
     }
     for (int i = 0; i < count && s->schedules_left > 0; ++i) {
@@ -285,7 +110,7 @@ static void take_back(struct search *s, int64_t level, int most)
         struct ull__cost_of cost;
         s->current.keep[moves[i].buffer] = ULL_KEEP;
         look(s, &s->current, &cost);
-        if (cost.peak_bytes <= level && seconds_of(&cost) < seconds_of(&s->cost)) {
+        if (cost.peak_bytes <= level && ull__seconds_of(&cost) < ull__seconds_of(&s->cost)) {
             s->cost = cost;
         } else {
             s->current.keep[moves[i].buffer] = was;
@@ -297,7 +122,7 @@ static void take_back(struct search *s, int64_t level, int most)
 /* --- Where to begin --- */
 
 /* From decisions by cuts: each is taken as it is, and then filled up to some levels. */
-static void begin_at_cuts(struct search *s, const struct ull__decision *first)
+static void begin_at_cuts(struct ull__searching *s, const struct ull__decision *first)
 {
     bool *cut = calloc((size_t)s->program->forward_items + 1, sizeof(*cut));
     if (cut == NULL) {
@@ -330,7 +155,7 @@ static void begin_at_cuts(struct search *s, const struct ull__decision *first)
 enum { FITS = 4 };
 
 /* Whether any item can do with less workspace. */
-static bool has_choices(const struct search *s)
+static bool has_choices(const struct ull__searching *s)
 {
     for (int i = 0; i < s->program->item_count && !s->options->fastest; ++i) {
         if (s->program->items[i].choice_count > 1) {
@@ -341,7 +166,7 @@ static bool has_choices(const struct search *s)
 }
 
 /* Gives a decision the fastest algorithms for its peak, and for levels down to the lowest that they allow. */
-static void fit(struct search *s)
+static void fit(struct ull__searching *s)
 {
     struct ull__cost_of cost;
     ull__schedule_cost(s->scheduler, &s->current, &cost);
@@ -358,7 +183,7 @@ static void fit(struct search *s)
 }
 
 /* All decisions of the frontier as it is. */
-static void fit_all(struct search *s)
+static void fit_all(struct ull__searching *s)
 {
     struct ull__frontier before = {NULL, 0, 0};
     for (int i = 0; i < s->frontier->count && !s->failed; ++i) {
@@ -374,7 +199,7 @@ static void fit_all(struct search *s)
 
 /* --- The whole --- */
 
-static void find_candidates(struct search *s)
+static void find_candidates(struct ull__searching *s)
 {
     for (int i = 0; i < s->program->buffer_count; ++i) {
         const struct ull__program_buffer *buffer = &s->program->buffers[i];
@@ -386,7 +211,7 @@ static void find_candidates(struct search *s)
 }
 
 /* All ways to keep and drop. */
-static void search_all(struct search *s, const struct ull__decision *first)
+static void search_all(struct ull__searching *s, const struct ull__decision *first)
 {
     for (unsigned ways = 0; ways < 1u << s->candidate_count; ++ways) {
         ull__decision_copy(s->program, &s->current, first);
@@ -398,7 +223,7 @@ static void search_all(struct search *s, const struct ull__decision *first)
 }
 
 /* Downwards over levels between the most and the least that is needed. */
-static void descend(struct search *s, const struct ull__decision *first)
+static void descend(struct ull__searching *s, const struct ull__decision *first)
 {
     int levels = s->options->levels > 0 ? s->options->levels : LEVELS;
     ull__decision_copy(s->program, &s->current, first);
@@ -422,7 +247,7 @@ static uint64_t draw(uint64_t *seed)
 }
 
 /* From what was found, small changes at random places of the frontier; those that are better become part of it. */
-static void wander(struct search *s, long tries)
+static void wander(struct ull__searching *s, long tries)
 {
     uint64_t seed = 1;
     for (long i = 0; i < tries && s->schedules_left > 0 && !s->failed && s->frontier->count > 0; ++i) {
@@ -431,13 +256,20 @@ static void wander(struct search *s, long tries)
         int from = s->frontier->count - 1 - (int)(draw(&seed) % (uint64_t)width);
         ull__decision_copy(s->program, &s->current, &s->frontier->entries[from].decision);
         int changes = 1 + (int)(draw(&seed) % 3);
+        bool changed = false;
         for (int j = 0; j < changes; ++j) {
             int buffer = s->candidates[draw(&seed) % (uint64_t)s->candidate_count];
             bool sends = s->options->host_bytes > 0 && s->program->buffers[buffer].backward &&
-                         s->program->buffers[buffer].bytes >= SEND_LEAST;
-            s->current.keep[buffer] = (uint8_t)(draw(&seed) % (sends ? 3 : 2));
+                         s->program->buffers[buffer].bytes >= ULL_SEND_LEAST;
+            uint8_t to = (uint8_t)(draw(&seed) % (sends ? 3 : 2));
+            changed |= s->current.keep[buffer] != to;
+            s->current.keep[buffer] = to;
         }
-        look(s, &s->current, &s->cost);
+        if (changed) {
+            look(s, &s->current, &s->cost);
+        } else {
+            count_look(s); /* the frontier has it */
+        }
     }
 }
 
@@ -445,7 +277,7 @@ static void wander(struct search *s, long tries)
  * From the decision with the least memory, small changes that do not raise what lies above a level a little below its peak,
  * so that it may cross flat places where single steps gain nothing.
  */
-static void squeeze(struct search *s, long tries)
+static void squeeze(struct ull__searching *s, long tries)
 {
     uint64_t seed = 2;
     struct ull__cost_of cost;
@@ -474,7 +306,7 @@ static void squeeze(struct search *s, long tries)
     }
 }
 
-static ull_status run(struct search *s, const struct ull__decision *first)
+static ull_status run(struct ull__searching *s, const struct ull__decision *first)
 {
     if (s->candidate_count <= FEW && !s->options->no_drop && s->options->host_bytes == 0) {
         search_all(s, first);
@@ -504,12 +336,12 @@ ull_status ull__search(const struct ull__program *program, const struct ull__pro
                        struct ull_error *err)
 {
     struct ull__decision first = {NULL, NULL};
-    struct search s = {.program = program,
-                       .options = options,
-                       .scheduler = ull__scheduler_create(program, profile),
-                       .frontier = frontier,
-                       .candidates = calloc((size_t)program->buffer_count + 1, sizeof(int)),
-                       .seen = calloc((size_t)program->buffer_count + 1, sizeof(bool))};
+    struct ull__searching s = {.program = program,
+                               .options = options,
+                               .scheduler = ull__scheduler_create(program, profile),
+                               .frontier = frontier,
+                               .candidates = calloc((size_t)program->buffer_count + 1, sizeof(int)),
+                               .seen = calloc((size_t)program->buffer_count + 1, sizeof(bool))};
     s.schedules_left = ull__search_schedules(program, options);
     ull_status status = ULL_E_NO_MEMORY;
     if (s.scheduler != NULL && s.candidates != NULL && s.seen != NULL &&
