@@ -507,7 +507,9 @@ int cmd_run(int argc, char **argv)
         const char *own_pid = run.options.each ? "ULLAGE_EACH" : NULL;
         const struct supervise_calls calls = {started, tick, reaped, &run};
         run.held = job_hold(run.ledger);
-        if (supervise_command(run.options.command, own_pid, &calls, &result, &err) != ULL_OK) {
+        ull_status status = supervise_command(run.options.command, own_pid, &calls, &result, &err);
+        let_go(&run);
+        if (status != ULL_OK) {
             cli_say("%s", err.message);
             code = EXIT_OWN_FAILURE;
         } else if (result.exec_error) {

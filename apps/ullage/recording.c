@@ -167,15 +167,17 @@ static struct watched *free_place(struct recording *recording)
     return &recording->watched[recording->count++];
 }
 
-/* NULL where it is not to be seen, or is dead. */
+static bool is_over(const struct proc_stat *stat)
+{
+    return stat->state == 'Z' || stat->state == 'X';
+}
+
+/* NULL where it is not to be seen, or is dead. One that is ours is there until it is reaped: then its exit code is known. */
 static struct watched *look_at(struct recording *recording, uint32_t pid, struct proc_stat *stat)
 {
     struct watched *watched = find(recording, pid);
     bool there = proc_stat(pid, stat);
-    bool dead = there && (stat->state == 'Z' || stat->state == 'X');
-    if (dead && stat->parent == (uint32_t)getpid())
-        return NULL; /* it is reaped in a moment, and then its exit code is known */
-    there &= !dead;
+    there = there && (!is_over(stat) || stat->parent == (uint32_t)getpid());
     if (watched && (!there || watched->start_ticks != stat->start_ticks)) {
         write_end(recording, watched, -1);
         watched = NULL;
@@ -219,7 +221,7 @@ static void look_at_tree(struct recording *recording, uint32_t pid)
     for (int i = 0; i < count; i++) {
         struct proc_stat stat;
         struct watched *watched = look_at(recording, children[i], &stat);
-        if (!watched)
+        if (!watched || is_over(&stat))
             continue;
         ull__writer_event(recording->writer,
                           &(struct ull__event){.time_ns = ull__record_now(),

@@ -176,7 +176,7 @@ ull_status supervise_command(char **argv, const char *own_pid, const struct supe
     pid_t child = start(argv, own_pid, &exec_error);
     if (child < 0)
         return ull__fail(err, ULL_E_SYSTEM, "cannot start a process: %s", strerror(errno));
-    if (calls->started)
+    if (calls->started && !exec_error)
         calls->started(calls->data, child);
     watch(child, calls, &status);
     result->exec_error = exec_error;

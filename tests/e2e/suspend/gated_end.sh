@@ -8,10 +8,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/gated_lib.sh"
 cards 6GiB
 
-# Moving is slow in these jobs, so that there is a half-way: 50 blocks of 40 MiB, in pieces of a few MiB.
-SLOW=cuMemcpyDtoHAsync_v2=15ms,cuMemcpyHtoDAsync_v2=15ms
+# Moving out is slow in these jobs, so that there is a half-way: 50 blocks of 16 MiB, in pieces of a few MiB.
+SLOW=cuMemcpyDtoHAsync_v2=20ms,cuMemcpyHtoDAsync_v2=2ms
 slow_job() { # NAME
-    ULLAGE_FAKE_DELAY=$SLOW start_job "$1" init 0 alloc 40MiB 50 touch "$T/$1.has" wait "$T/$1.go" rounds 20 0 \
+    ULLAGE_FAKE_DELAY=$SLOW start_job "$1" init 0 alloc 16MiB 50 touch "$T/$1.has" wait "$T/$1.go" rounds 20 0 \
         sum touch "$T/$1.done" wait "$T/$1.end"
     wait_for 40 test -e "$T/$1.has"
 }
@@ -20,9 +20,9 @@ half_way() { # NAME STATE
     [ "$(job_value "$1" state)" = "$2" ] || return 1
     local out
     out=$(job_value "$1" evicted_bytes)
-    [ "$out" -gt $((400 * MIB)) ] && [ "$out" -lt $((1600 * MIB)) ]
+    [ "$out" -gt $((100 * MIB)) ] && [ "$out" -lt $((650 * MIB)) ]
 }
-timeout 60 "$WORKER" init 0 alloc 40MiB 50 rounds 20 0 sum >"$T/alone"
+timeout 60 "$WORKER" init 0 alloc 16MiB 50 rounds 20 0 sum >"$T/alone"
 host_memory() { # of all the job's processes, in MiB, but for what the kernel may take
     local sum=0 pid kib
     for pid in $(pgrep -f "$T/$1\.has"); do
@@ -56,7 +56,7 @@ ends_the_same interrupted
 slow_job killed
 spawn "$ULLAGE" suspend killed
 suspend=$PID
-wait_for 20 half_way killed suspending
+check "killed: there is a half-way" wait_for 20 half_way killed suspending
 kill -KILL "$suspend"
 # shellcheck disable=SC2317 # by wait_for
 settled() { [[ $(job_value "$1" state) =~ ^(suspended|running)$ ]]; }
@@ -75,7 +75,7 @@ no_jobs() {
 slow_job dies
 spawn "$ULLAGE" suspend dies
 suspend=$PID
-wait_for 20 half_way dies suspending
+check "dies: there is a half-way" wait_for 20 half_way dies suspending
 pkill -KILL -f "$T/dies\.has"
 wait_for 20 gone "$JOB"
 check "a job that is killed half-way leaves nothing on the card" wait_for 10 card_is_empty
@@ -84,9 +84,9 @@ wait_for 30 gone "$suspend"
 check "and ullage suspend ends" gone "$suspend"
 
 # Somebody takes the room that became free.
-slow_job robbed
+SLOW='' slow_job robbed
 "$ULLAGE" suspend -q robbed
-spawn "$ULLAGE" run -q -m 6GiB --name other -- "$GUEST" init device 0 alloc 5GiB touch "$T/other" wait "$T/leave"
+spawn "$ULLAGE" run -q -m 6GiB --name other -- "$GUEST" init device 0 fill 2MiB touch "$T/other" wait "$T/leave"
 other=$PID
 wait_for 20 test -e "$T/other"
 capture "$ULLAGE" resume robbed
@@ -103,7 +103,7 @@ slow_job cornered
 rm -f "$T/other" "$T/leave"
 spawn "$ULLAGE" suspend cornered
 suspend=$PID
-wait_for 20 half_way cornered suspending
+check "cornered: there is a half-way" wait_for 20 half_way cornered suspending
 spawn "$ULLAGE" run -q -m 6GiB --name other -- "$GUEST" init device 0 fill 100MiB touch "$T/other" wait "$T/leave"
 other=$PID
 wait_for 20 test -e "$T/other"
@@ -111,7 +111,7 @@ kill -INT "$suspend"
 wait_for 40 gone "$suspend"
 wait_for 40 settled cornered
 is "cancelled without room: it stays suspended" "$(job_value cornered state)" suspended
-is "and what had not moved yet is out too" "$(job_value cornered evicted_bytes)" $((2000 * MIB))
+is "and what had not moved yet is out too" "$(job_value cornered evicted_bytes)" $((800 * MIB))
 touch "$T/cornered.go"
 sleep 0.3
 check "it does not run on without its memory" test ! -e "$T/cornered.done"
