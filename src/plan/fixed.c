@@ -26,6 +26,8 @@ static void carve_all(struct ull__scheduler *s, struct room *room)
 #define CARVE(name, count) s->name = carve(room, count, sizeof(*s->name))
     CARVE(movers, buffers);
     CARVE(mover_of, buffers);
+    CARVE(first_begins, 2 * buffers);
+    CARVE(first_ends, 2 * buffers);
     CARVE(moved, refs);
     CARVE(reads, items);
     CARVE(makes, items);
@@ -77,11 +79,12 @@ static void add_mover(struct ull__scheduler *s, int buffer)
 {
     const struct ull__program_buffer *of = &s->program->buffers[buffer];
     s->mover_of[buffer] = s->mover_count;
+    s->first_begins[2 * s->mover_count] = of->item == ULL_NONE ? 0 : of->item;
+    s->first_begins[2 * s->mover_count + 1] = ULL_NONE;
+    s->first_ends[2 * s->mover_count] = of->last_forward;
     s->movers[s->mover_count++] = (struct ull__mover){
         .buffer = buffer,
         .item = of->item,
-        .begin = of->item == ULL_NONE ? 0 : of->item,
-        .last_forward = of->last_forward,
         .joins = ULL_NONE,
         .bytes = of->bytes,
     };
@@ -97,6 +100,7 @@ static void find_movers(struct ull__scheduler *s)
             add_mover(s, i);
         }
     }
+    s->input_count = s->mover_count;
     for (int i = 0; i < program->forward_items; ++i) {
         const struct ull__program_item *item = &program->items[i];
         for (int j = 0; j < item->output_count; ++j) {

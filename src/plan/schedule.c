@@ -132,15 +132,19 @@ static void need(struct ull__scheduler *s, int mover, int before)
 static void make_stays(struct ull__scheduler *s)
 {
     const uint8_t *keep = s->decision->keep;
+    size_t bytes = 2 * sizeof(int) * (size_t)s->mover_count;
+    for (int i = 0; i < s->sent_count; ++i) {
+        s->returned[s->sent[i]] = false;
+    }
     s->again_count = s->second_count = s->sent_count = 0;
-    for (int i = 0; i < s->mover_count; ++i) {
-        const struct ull__mover *mover = &s->movers[i];
-        /* Behind its last reader of the forward pass, what is not kept goes. */
-        s->stay[i] = mover->item == ULL_NONE || keep[mover->buffer] == ULL_KEEP ? 2 * i : ULL_NONE;
-        s->begins[2 * i] = mover->begin;
-        s->ends[2 * i] = mover->last_forward;
-        s->begins[2 * i + 1] = ULL_NONE;
-        s->returned[i] = false;
+    memcpy(s->begins, s->first_begins, bytes);
+    memcpy(s->ends, s->first_ends, bytes);
+    for (int i = 0; i < s->input_count; ++i) {
+        s->stay[i] = 2 * i;
+    }
+    /* Behind its last reader of the forward pass, what is not kept goes. */
+    for (int i = s->input_count; i < s->mover_count; ++i) {
+        s->stay[i] = keep[s->movers[i].buffer] == ULL_KEEP ? 2 * i : ULL_NONE;
     }
     for (int i = 0; i < s->reading_count; ++i) {
         const struct ull__reading *reading = &s->readings[i];
@@ -201,8 +205,8 @@ static void send(struct ull__scheduler *s)
     const uint8_t *keep = s->decision->keep;
     double free_at = 0;
     int place = 0;
-    for (int i = 0; i < s->mover_count; ++i) {
-        if (s->movers[i].item != ULL_NONE && keep[s->movers[i].buffer] == ULL_SEND) {
+    for (int i = s->input_count; i < s->mover_count; ++i) {
+        if (keep[s->movers[i].buffer] == ULL_SEND) {
             send_one(s, 2 * i, &free_at, &place);
         }
     }
@@ -245,7 +249,7 @@ static bool joins(const struct ull__scheduler *s, int from, int place)
     return from != ULL_NONE && s->ends[ull__stay_before(s, from, place)] == place;
 }
 
-static void add_stay(struct ull__scheduler *s, int stay, bool joined)
+static inline void add_stay(struct ull__scheduler *s, int stay, bool joined)
 {
     int64_t bytes = s->movers[stay / 2].bytes;
     s->joined[stay] = joined;
@@ -257,11 +261,16 @@ static void add_stays(struct ull__scheduler *s)
 {
     memset(s->change, 0, sizeof(*s->change) * (size_t)(s->count + 2));
     for (int i = 0; i < s->mover_count; ++i) {
-        int from = s->movers[i].joins, again = s->begins[2 * i + 1];
-        add_stay(s, 2 * i, joins(s, from, s->begins[2 * i]));
-        if (again != ULL_NONE) {
-            add_stay(s, 2 * i + 1, !s->returned[i] && joins(s, from, again));
-        }
+        /* In the forward pass its input is in its first stay. */
+        int from = s->movers[i].joins;
+        add_stay(s, 2 * i, from != ULL_NONE && s->ends[2 * from] == s->begins[2 * i]);
+    }
+    for (int i = 0; i < s->second_count; ++i) {
+        int stay = 2 * s->second[i] + 1;
+        add_stay(s, stay, joins(s, s->movers[stay / 2].joins, s->begins[stay]));
+    }
+    for (int i = 0; i < s->sent_count; ++i) {
+        add_stay(s, 2 * s->sent[i] + 1, false);
     }
     for (int i = 0; i < s->reading_count; ++i) {
         int place = s->reading_at[i];

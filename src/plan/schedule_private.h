@@ -23,9 +23,7 @@ struct ull__span {
 
 struct ull__mover {
     int buffer;
-    int item;         /* that makes it; ULL_NONE: an input */
-    int begin;        /* place; 0 for an input */
-    int last_forward; /* its last reader of the forward pass */
+    int item;  /* that makes it; ULL_NONE: an input */
     int joins; /* the mover whose memory it may take over, when its item works in place; ULL_NONE */
     int64_t bytes;
 };
@@ -51,8 +49,9 @@ struct ull__scheduler {
 
     /* --- Fixed --- */
     struct ull__mover *movers; /* inputs, then in the order in which they are made */
-    int mover_count;
-    int *mover_of; /* by buffer; ULL_NONE */
+    int mover_count, input_count;
+    int *first_begins, *first_ends; /* `begins` and `ends` as they are before the first second run */
+    int *mover_of;                  /* by buffer; ULL_NONE */
     int *moved;
     struct ull__span *reads, *makes; /* by item of the forward pass, in `moved` */
     struct ull__reading *readings;
