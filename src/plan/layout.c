@@ -168,10 +168,9 @@ ull_status ull__planner_layout(const struct ull__planner *planner, int plan,
     }
     /* With room to bring the optimizer's state in. */
     if (of->offload_optimizer) {
-        int64_t slots[2];
-        ull__plan_staging(program, slots);
         layout->staging_offsets[0] = layout->persistent_bytes;
-        layout->staging_offsets[1] = layout->persistent_bytes + (uint64_t)slots[0];
+        layout->staging_offsets[1] =
+            layout->persistent_bytes + (uint64_t)planner->variants[of->variant].staging[0];
     }
     layout->persistent_bytes = (uint64_t)of->persistent_bytes;
     ull__plan_layout_bytes(planner, plan, layout, layout->peak_at, layout->at_peak);

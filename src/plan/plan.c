@@ -74,9 +74,8 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
     if (plan->offload_optimizer) {
         plan->host_bytes += kept_state;
         seconds += 2 * (double)kept_state / profile->link_per_second;
-        int64_t slots[2];
-        ull__plan_staging(program, slots);
-        kept_state = slots[0] + slots[1] < kept_state ? slots[0] + slots[1] : kept_state;
+        int64_t slots = variant->staging[0] + variant->staging[1];
+        kept_state = slots < kept_state ? slots : kept_state;
     }
     plan->persistent_bytes = program->persistent_bytes - state + kept_state;
     plan->bound_bytes = plan->persistent_bytes + plan->cost.peak_bytes;
@@ -150,13 +149,23 @@ static bool put_fitted(struct ull__scheduler *scheduler, const struct ull__progr
     return fine;
 }
 
-static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__frontier *frontier,
-                                int from, int to, struct ull_error *err)
+/* What a search found, in another program or its own. */
+struct carrying {
+    const struct ull__planner *planner;
+    const struct ull__plan_search *search;
+    int variant;
+    struct ull__frontier here;
+    bool fine;
+};
+
+static void carry_one(void *context, int at)
 {
-    const struct ull__program *source = planner->variants[from].program;
-    const struct ull__program *program = planner->variants[to].program;
+    struct carrying *carrying = (struct carrying *)context + at;
+    const struct ull__planner *planner = carrying->planner;
+    const struct ull__frontier *frontier = &carrying->search->frontier;
+    const struct ull__program *source = planner->variants[carrying->search->variant].program;
+    const struct ull__program *program = planner->variants[carrying->variant].program;
     struct ull__scheduler *scheduler = ull__scheduler_create(program, &planner->profile);
-    struct ull__frontier here = {NULL, 0, 0};
     struct ull__decision decision = {NULL, NULL};
     bool fine = scheduler != NULL && ull__decision_create(program, &decision);
     /* About a hundred of them are enough here. */
@@ -164,15 +173,40 @@ static ull_status try_elsewhere(struct ull__planner *planner, const struct ull__
     for (int i = 0; i < frontier->count && fine; ++i) {
         if (i % step == 0 || i + 1 == frontier->count) {
             ull__plan_carry(source, &frontier->entries[i].decision, program, &decision);
-            fine = put_fitted(scheduler, program, &decision, &here);
+            fine = put_fitted(scheduler, program, &decision, &carrying->here);
         }
     }
-    for (int i = 0; i < here.count && fine; ++i) {
-        fine = offer(planner, to, &here.entries[i].decision, &here.entries[i].cost);
-    }
+    carrying->fine = fine;
     ull__scheduler_destroy(scheduler);
     ull__decision_finish(&decision);
-    ull__frontier_finish(&here);
+}
+
+/* Side by side, and then offered in the order of variants. */
+static ull_status carry_all(struct ull__planner *planner, const struct ull__plan_search *searches,
+                            int search_count, struct ull_error *err)
+{
+    size_t room = (size_t)search_count * (size_t)planner->variant_count + 1;
+    struct carrying *carrying = calloc(room, sizeof(*carrying));
+    bool fine = carrying != NULL;
+    int count = 0;
+    for (int i = 0; i < search_count * planner->variant_count && fine; ++i) {
+        const struct ull__plan_search *search = &searches[i / planner->variant_count];
+        int variant = i % planner->variant_count;
+        if (ull__plan_same_search(planner, search->variant, variant)) {
+            carrying[count++] = (struct carrying){planner, search, variant, {NULL, 0, 0}, false};
+        }
+    }
+    ull__plan_share(count, carry_one, carrying);
+    for (int i = 0; i < count; ++i) {
+        const struct ull__frontier *here = &carrying[i].here;
+        fine &= carrying[i].fine;
+        for (int j = 0; j < here->count && fine; ++j) {
+            fine = offer(planner, carrying[i].variant, &here->entries[j].decision,
+                         &here->entries[j].cost);
+        }
+        ull__frontier_finish(&carrying[i].here);
+    }
+    free(carrying);
     return fine ? ULL_OK : ull__fail(err, ULL_E_NO_MEMORY, "no memory for plans");
 }
 
@@ -262,12 +296,10 @@ static ull_status find_plans(struct ull__planner *planner, struct ull_error *err
     struct ull__plan_search searches[ULL_PLAN_GRAPHS];
     int count;
     ull_status status = ull__plan_searches(planner, &options, searches, &count, err);
+    if (status == ULL_OK) {
+        status = carry_all(planner, searches, count, err);
+    }
     for (int i = 0; i < count; ++i) {
-        for (int j = 0; j < planner->variant_count && status == ULL_OK; ++j) {
-            if (ull__plan_same_search(planner, searches[i].variant, j)) {
-                status = try_elsewhere(planner, &searches[i].frontier, searches[i].variant, j, err);
-            }
-        }
         ull__frontier_finish(&searches[i].frontier);
     }
     return status;

@@ -19,6 +19,7 @@ struct ull__plan_variant {
     int graph; /* of the planner's */
     int64_t micro_batch, accumulation;
     struct ull__program *program;
+    int64_t staging[2]; /* of ull__plan_staging */
 };
 
 /* Precision, form of the loss, accumulation, and over several devices four stages of ZeRO. */
@@ -53,6 +54,8 @@ void ull__plan_carry(const struct ull__program *from, const struct ull__decision
                      const struct ull__program *to, struct ull__decision *carried);
 /* Whether two variants have one search. */
 bool ull__plan_same_search(const struct ull__planner *planner, int left, int right);
+/* Does one(context, 0) to one(context, count - 1), side by side in threads and in any order, and waits for them. */
+void ull__plan_share(int count, void (*one)(void *context, int at), void *context);
 /* Runs all searches, and waits for them. The frontiers of all *count are the caller's, also where one has failed. */
 ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__search_options *options,
                               struct ull__plan_search searches[ULL_PLAN_GRAPHS], int *count,

@@ -8,33 +8,52 @@
 #include "error.h"
 #include "plan_private.h"
 
-/* Searches that run next to each other; more only take each other's caches. */
-enum { SEARCHES_AT_ONCE = 8 };
+/* Threads that run next to each other; more only take each other's caches. */
+enum { AT_ONCE = 8 };
 
-struct searching {
-    struct ull__plan_search *searches;
+/* --- Threads --- */
+
+struct sharing {
+    void (*one)(void *context, int at);
+    void *context;
     int count;
     atomic_int next;
 };
 
-static void *search_some(void *argument)
+static void *do_some(void *argument)
 {
-    struct searching *searching = argument;
+    struct sharing *sharing = argument;
     int at;
-    while ((at = atomic_fetch_add(&searching->next, 1)) < searching->count) {
-        struct ull__plan_search *search = &searching->searches[at];
-        const struct ull__planner *planner = search->planner;
-        search->status = ull__search(planner->variants[search->variant].program, &planner->profile,
-                                     &search->options, &search->frontier, &search->error);
+    while ((at = atomic_fetch_add(&sharing->next, 1)) < sharing->count) {
+        sharing->one(sharing->context, at);
     }
     return NULL;
 }
 
-static int threads_for(int searches)
+void ull__plan_share(int count, void (*one)(void *context, int at), void *context)
 {
+    struct sharing sharing = {.one = one, .context = context, .count = count};
+    pthread_t threads[AT_ONCE];
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int threads = processors < SEARCHES_AT_ONCE ? (int)processors : SEARCHES_AT_ONCE;
-    return threads < searches ? threads : searches;
+    int most = processors < AT_ONCE ? (int)processors : AT_ONCE, started = 0;
+    most = most < count ? most : count;
+    while (started + 1 < most && pthread_create(&threads[started], NULL, do_some, &sharing) == 0) {
+        started += 1;
+    }
+    do_some(&sharing);
+    while (started > 0) {
+        pthread_join(threads[--started], NULL);
+    }
+}
+
+/* --- Searches --- */
+
+static void search_one(void *context, int at)
+{
+    struct ull__plan_search *search = (struct ull__plan_search *)context + at;
+    const struct ull__planner *planner = search->planner;
+    search->status = ull__search(planner->variants[search->variant].program, &planner->profile,
+                                 &search->options, &search->frontier, &search->error);
 }
 
 bool ull__plan_same_search(const struct ull__planner *planner, int left, int right)
@@ -51,9 +70,6 @@ ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__se
                               struct ull_error *err)
 {
     struct ull__progress *progress = planner->request.progress;
-    struct searching searching = {.searches = searches};
-    pthread_t threads[SEARCHES_AT_ONCE];
-    int started = 0;
     *count = 0;
     for (int i = 0; i < planner->variant_count; ++i) {
         if (i > 0 && ull__plan_same_search(planner, i, i - 1)) {
@@ -68,15 +84,7 @@ ull_status ull__plan_searches(struct ull__planner *planner, const struct ull__se
         }
         *count += 1;
     }
-    searching.count = *count;
-    while (started + 1 < threads_for(*count) &&
-           pthread_create(&threads[started], NULL, search_some, &searching) == 0) {
-        started += 1;
-    }
-    search_some(&searching);
-    while (started > 0) {
-        pthread_join(threads[--started], NULL);
-    }
+    ull__plan_share(*count, search_one, searches);
     for (int i = 0; i < *count; ++i) {
         if (searches[i].status != ULL_OK) {
             return ull__fail(err, searches[i].status, "%s", searches[i].error.message);

@@ -106,7 +106,7 @@ ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_
     if (planner->variant_count == ULL_PLAN_VARIANTS) {
         return ULL_OK;
     }
-    *variant = (struct ull__plan_variant){graph, micro_batch, accumulation, NULL};
+    *variant = (struct ull__plan_variant){graph, micro_batch, accumulation, NULL, {0, 0}};
     ull__graph_values(planner->graphs[graph].graph, micro_batch, values);
     ull_status status = ull__program_create(planner->graphs[graph].graph, values, &planner->profile,
                                             &variant->program, err);
@@ -114,7 +114,10 @@ ull_status ull__plan_add_variant(struct ull__planner *planner, int graph, int64_
     if (status == ULL_OK && rest > 0 && planner->profile.meter != NULL) {
         widen_workspaces(planner, variant->program, rest);
     }
-    planner->variant_count += status == ULL_OK;
+    if (status == ULL_OK) {
+        ull__plan_staging(variant->program, variant->staging);
+        planner->variant_count += 1;
+    }
     return status;
 }
 
