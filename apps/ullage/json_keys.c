@@ -15,6 +15,12 @@ void key_u64(struct ull_json *json, const char *key, uint64_t value)
     ull__json_u64(json, value);
 }
 
+void key_i64(struct ull_json *json, const char *key, int64_t value)
+{
+    ull__json_key(json, key);
+    ull__json_i64(json, value);
+}
+
 void key_number(struct ull_json *json, const char *key, double value)
 {
     ull__json_key(json, key);

@@ -9,6 +9,7 @@
 
 void key_string(struct ull_json *json, const char *key, const char *value); /* NULL writes null */
 void key_u64(struct ull_json *json, const char *key, uint64_t value);
+void key_i64(struct ull_json *json, const char *key, int64_t value);
 void key_number(struct ull_json *json, const char *key, double value);
 void key_bool(struct ull_json *json, const char *key, bool value);
 /* null where known is false. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../cli.h"
+#include "../json_keys.h"
 #include "error.h"
 #include "file.h"
 #include "json.h"
@@ -406,26 +407,17 @@ static void put_figures(struct ull_json *json, const struct ull__profile *profil
                  {"host_bytes_per_second", profile->host_bytes_per_second},
                  {"launch_seconds", profile->launch_seconds},
                  {"lean_convolution", profile->lean_convolution}};
-    ull__json_key(json, "version");
-    ull__json_i64(json, 1);
-    ull__json_key(json, "name");
-    ull__json_string(json, profile->name);
-    ull__json_key(json, "memory_bytes");
-    ull__json_u64(json, profile->memory_bytes);
-    ull__json_key(json, "host_bytes");
-    ull__json_u64(json, profile->host_bytes);
+    key_i64(json, "version", 1);
+    key_string(json, "name", profile->name);
+    key_u64(json, "memory_bytes", profile->memory_bytes);
+    key_u64(json, "host_bytes", profile->host_bytes);
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); ++i) {
-        ull__json_key(json, rates[i].name);
-        ull__json_number(json, rates[i].value);
+        key_number(json, rates[i].name, rates[i].value);
     }
-    ull__json_key(json, "bf16");
-    ull__json_bool(json, profile->bf16);
-    ull__json_key(json, "f16");
-    ull__json_bool(json, profile->f16);
-    ull__json_key(json, "outside_bytes");
-    ull__json_u64(json, profile->outside_bytes);
-    ull__json_key(json, "alignment");
-    ull__json_u64(json, profile->alignment);
+    key_bool(json, "bf16", profile->bf16);
+    key_bool(json, "f16", profile->f16);
+    key_u64(json, "outside_bytes", profile->outside_bytes);
+    key_u64(json, "alignment", profile->alignment);
 }
 
 static void put_sources(struct ull_json *json, const struct calibration *calibration)
@@ -451,8 +443,7 @@ static void put_sources(struct ull_json *json, const struct calibration *calibra
     ull__json_key(json, "sources");
     ull__json_object(json);
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); ++i) {
-        ull__json_key(json, sources[i][0]);
-        ull__json_string(json, sources[i][1]);
+        key_string(json, sources[i][0], sources[i][1]);
     }
     ull__json_object_end(json);
 }

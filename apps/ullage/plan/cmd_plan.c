@@ -12,7 +12,7 @@
 #include "error.h"
 #include "meter.h"
 #include "model.h"
-#include "plan_cmd.h"
+#include "plan_answer.h"
 #include "plan_offsets.h"
 #include "plan_progress.h"
 #include "size.h"
@@ -144,12 +144,7 @@ static int print_result(const struct plan_result *result)
             plan_print_torch(result);
         }
     }
-    if (!fine || fflush(stdout) != 0) {
-        cli_say("the result could not be written");
-        return EXIT_FAILED;
-    }
-    return result->feasible ? EXIT_OK
-                            : plan_say_infeasible(result->options->budget, result->smallest_bytes);
+    return plan_end(result->options, fine, result->feasible, result->smallest_bytes);
 }
 
 int cmd_plan(int argc, char **argv)
@@ -177,14 +172,8 @@ int cmd_plan(int argc, char **argv)
     plan_progress_begin(&progress);
     ull_status status = make_plans(&options, &progress.count, &result, &err);
     plan_progress_end(&progress);
-    if (status != ULL_OK) {
-        cli_say("%s", err.message);
-        /* What is wrong with a model that was read from a file is wrong with the file. */
-        bool file = result.model != NULL && model_is_file(options.model);
-        code = status == ULL_E_INVALID && !file ? EXIT_USAGE : EXIT_FAILED;
-    } else {
-        code = print_result(&result);
-    }
+    code = status == ULL_OK ? print_result(&result)
+                            : plan_say_failed(&options, result.model != NULL, status, &err);
     ull__planner_destroy(result.planner);
     ull__planner_destroy(result.plain);
     ull__meter_destroy(result.meter);

@@ -2,10 +2,8 @@
  * plan_fit.c: `--fit`: the devices that hold a training, smallest first, each with its own fastest plan.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "plan_cmd.h"
-#include "profiles.h"
+#include "plan_answer.h"
 #include "size.h"
 
 struct fit {
@@ -14,15 +12,6 @@ struct fit {
     int64_t needs; /* the smallest budget that works there */
     struct ull__plan plan;
 };
-
-enum { DEVICES_MOST = 32 };
-
-static int by_memory(const void *left, const void *right)
-{
-    const struct fit *a = left, *b = right;
-    return (a->profile.memory_bytes > b->profile.memory_bytes) -
-           (a->profile.memory_bytes < b->profile.memory_bytes);
-}
 
 static ull_status fit_one(const struct plan_result *result, struct fit *fit, struct ull_error *err)
 {
@@ -48,47 +37,30 @@ static ull_status fit_one(const struct plan_result *result, struct fit *fit, str
 static ull_status fit_all(const struct plan_result *result, struct fit *fits, int *count,
                           struct ull_error *err)
 {
-    *count = 0;
-    for (int i = 0; plan_profile_text(i) != NULL && i < DEVICES_MOST; ++i) {
-        ull_status status =
-            plan_profile_read(plan_profile_text(i), "built in", &fits[i].profile, err);
-        if (status == ULL_OK) {
-            status = fit_one(result, &fits[i], err);
-        }
-        if (status != ULL_OK) {
-            return status;
-        }
-        *count += 1;
+    struct ull__profile profiles[PLAN_DEVICES_MOST];
+    ull_status status = plan_devices(profiles, count, err);
+    for (int i = 0; i < *count && status == ULL_OK; ++i) {
+        fits[i].profile = profiles[i];
+        status = fit_one(result, &fits[i], err);
     }
-    qsort(fits, (size_t)*count, sizeof(*fits), by_memory);
-    return ULL_OK;
+    return status;
 }
 
 ull_status plan_put_fit(struct ull_json *json, const struct plan_result *result, struct ull_error *err)
 {
-    struct fit fits[DEVICES_MOST];
+    struct fit fits[PLAN_DEVICES_MOST];
     int count;
     ull_status status = fit_all(result, fits, &count, err);
     ull__json_key(json, "fit");
     ull__json_array(json);
     for (int i = 0; i < count && status == ULL_OK; ++i) {
-        if (!fits[i].fits) {
-            continue;
+        const struct ull__plan *plan = &fits[i].plan;
+        if (fits[i].fits) {
+            plan_put_device(json, &fits[i].profile,
+                            &(struct plan_figures){true, plan->peak_bytes, fits[i].needs,
+                                                   plan->host_bytes, plan->step_seconds,
+                                                   result->options->request.batch, plan->micro_batch});
         }
-        ull__json_object(json);
-        ull__json_key(json, "device");
-        ull__json_string(json, fits[i].profile.name);
-        ull__json_key(json, "memory_bytes");
-        ull__json_u64(json, fits[i].profile.memory_bytes);
-        ull__json_key(json, "peak_bytes");
-        ull__json_i64(json, fits[i].plan.peak_bytes);
-        ull__json_key(json, "smallest_feasible_bytes");
-        ull__json_i64(json, fits[i].needs);
-        ull__json_key(json, "step_seconds");
-        ull__json_number(json, fits[i].plan.step_seconds);
-        ull__json_key(json, "samples_per_second");
-        ull__json_number(json, (double)result->options->request.batch / fits[i].plan.step_seconds);
-        ull__json_object_end(json);
     }
     ull__json_array_end(json);
     return status;
@@ -96,7 +68,7 @@ ull_status plan_put_fit(struct ull_json *json, const struct plan_result *result,
 
 ull_status plan_print_fit(const struct plan_result *result, struct ull_error *err)
 {
-    struct fit fits[DEVICES_MOST];
+    struct fit fits[PLAN_DEVICES_MOST];
     int count;
     ull_status status = fit_all(result, fits, &count, err);
     if (status != ULL_OK) {

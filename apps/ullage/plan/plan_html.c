@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json_keys.h"
 #include "error.h"
 #include "file.h"
 #include "op.h"
@@ -48,8 +49,7 @@ static void put_roles(struct ull_json *json, struct page *page)
             continue;
         }
         ull__json_object(json);
-        ull__json_key(json, "name");
-        ull__json_string(json, ull__role_text((enum ull__role)role));
+        key_string(json, "name", ull__role_text((enum ull__role)role));
         ull__json_key(json, "bytes");
         ull__json_array(json);
         for (int i = 0; i < page->layout.count; ++i) {
@@ -145,12 +145,9 @@ static void put_data(struct ull_json *json, struct page *page)
              (long long)plan->accumulation, (long long)plan->micro_batch,
              page->result->feasible ? "." : "; it does not fit into the budget.");
     ull__json_string(json, text);
-    ull__json_key(json, "budget");
-    ull__json_i64(json, options->budget);
-    ull__json_key(json, "outside");
-    ull__json_i64(json, (int64_t)options->profile.outside_bytes);
-    ull__json_key(json, "peak");
-    ull__json_i64(json, page->layout.peak_at);
+    key_i64(json, "budget", options->budget);
+    key_i64(json, "outside", (int64_t)options->profile.outside_bytes);
+    key_i64(json, "peak", page->layout.peak_at);
     put_times(json, "seconds", page, 0);
     put_times(json, "ends", page, 1);
     put_roles(json, page);

@@ -4,13 +4,11 @@
  */
 #include <stdio.h>
 
+#include "../json_keys.h"
 #include "infer.h"
-#include "plan_cmd.h"
+#include "plan_answer.h"
 #include "plan_words.h"
-#include "profiles.h"
 #include "size.h"
-
-enum { DEVICES_MOST = 32 };
 
 struct answer {
     const struct plan_options *options;
@@ -60,33 +58,12 @@ static void put_components(struct ull_json *json, const struct answer *answer)
     ull__json_key(json, "components");
     ull__json_object(json);
     for (int i = 0; i < ULL_ROLES; ++i) {
-        ull__json_key(json, ull__role_text((enum ull__role)i));
-        ull__json_i64(json, plan->bytes[i]);
+        key_i64(json, ull__role_text((enum ull__role)i), plan->bytes[i]);
         sum += plan->bytes[i];
     }
-    ull__json_key(json, "cache");
-    ull__json_i64(json, ull__infer_cache_bytes(answer->inference));
-    ull__json_key(json, "gaps");
-    ull__json_i64(json, plan->peak_bytes - sum);
+    key_i64(json, "cache", ull__infer_cache_bytes(answer->inference));
+    key_i64(json, "gaps", plan->peak_bytes - sum);
     ull__json_object_end(json);
-}
-
-static void put_i64(struct ull_json *json, const char *key, int64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_i64(json, value);
-}
-
-static void put_number(struct ull_json *json, const char *key, double value)
-{
-    ull__json_key(json, key);
-    ull__json_number(json, value);
-}
-
-static void put_text(struct ull_json *json, const char *key, const char *value)
-{
-    ull__json_key(json, key);
-    ull__json_string(json, value);
 }
 
 static void put_ladder(struct ull_json *json, const struct answer *answer)
@@ -97,10 +74,10 @@ static void put_ladder(struct ull_json *json, const struct answer *answer)
     ull__json_array(json);
     for (int i = 0; i < count; ++i) {
         ull__json_object(json);
-        put_i64(json, "budget_bytes",
+        key_i64(json, "budget_bytes",
                 plans[i].peak_bytes + (int64_t)answer->options->profile.outside_bytes);
-        put_number(json, "step_seconds", plans[i].seconds);
-        put_i64(json, "micro_batch", plans[i].micro_batch);
+        key_number(json, "step_seconds", plans[i].seconds);
+        key_i64(json, "micro_batch", plans[i].micro_batch);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -108,58 +85,39 @@ static void put_ladder(struct ull_json *json, const struct answer *answer)
 
 /* --- Other devices --- */
 
-/* The same question for a built-in device and all of its memory; false: it cannot compute in these types, or no memory. */
-static bool ask_device(const struct answer *answer, int device, struct plan_options *options,
-                       struct answer *other)
+static struct plan_figures figures_of(const struct answer *answer)
+{
+    const struct ull__infer_plan *plan = plan_of(answer);
+    return (struct plan_figures){answer->feasible,       plan->peak_bytes,
+                                 answer->smallest_bytes, 0,
+                                 plan->seconds,          answer->options->request.batch,
+                                 plan->micro_batch};
+}
+
+/* The same question for a device and all of its memory; false: it cannot compute in these types, or no memory. */
+static bool ask_device(const struct answer *answer, const struct ull__profile *profile,
+                       struct plan_options *options, struct answer *other)
 {
     *options = *answer->options;
     *other = (struct answer){.model = answer->model};
-    if (plan_profile_read(plan_profile_text(device), "built in", &options->profile, NULL) != ULL_OK) {
-        return false;
-    }
-    options->budget = (int64_t)options->profile.memory_bytes;
+    options->profile = *profile;
+    options->budget = (int64_t)profile->memory_bytes;
     return find(options, answer->model, options->infer.weights, other, NULL) == ULL_OK;
-}
-
-/* Numbers of the built-in devices, the smallest first. Returns how many. */
-static int devices_by_memory(int order[DEVICES_MOST])
-{
-    uint64_t bytes[DEVICES_MOST];
-    int count = 0;
-    for (; plan_profile_text(count) != NULL && count < DEVICES_MOST; ++count) {
-        struct ull__profile profile;
-        int at = count;
-        if (plan_profile_read(plan_profile_text(count), "built in", &profile, NULL) != ULL_OK) {
-            break;
-        }
-        for (; at > 0 && bytes[at - 1] > profile.memory_bytes; --at) {
-            bytes[at] = bytes[at - 1];
-            order[at] = order[at - 1];
-        }
-        bytes[at] = profile.memory_bytes;
-        order[at] = count;
-    }
-    return count;
 }
 
 static void put_fit(struct ull_json *json, const struct answer *answer)
 {
-    int order[DEVICES_MOST], count = devices_by_memory(order);
+    struct ull__profile profiles[PLAN_DEVICES_MOST];
+    int count = 0;
+    plan_devices(profiles, &count, NULL);
     ull__json_key(json, "fit");
     ull__json_array(json);
     for (int i = 0; i < count; ++i) {
         struct plan_options options;
         struct answer other;
-        if (ask_device(answer, order[i], &options, &other) && other.feasible) {
-            ull__json_object(json);
-            put_text(json, "device", options.profile.name);
-            put_i64(json, "memory_bytes", options.budget);
-            put_i64(json, "peak_bytes", plan_of(&other)->peak_bytes);
-            put_i64(json, "smallest_feasible_bytes", other.smallest_bytes);
-            put_number(json, "step_seconds", plan_of(&other)->seconds);
-            put_number(json, "samples_per_second",
-                       (double)options.request.batch / plan_of(&other)->seconds);
-            ull__json_object_end(json);
+        if (ask_device(answer, &profiles[i], &options, &other) && other.feasible) {
+            struct plan_figures figures = figures_of(&other);
+            plan_put_device(json, &profiles[i], &figures);
         }
         ull__infer_destroy(other.inference);
     }
@@ -168,13 +126,15 @@ static void put_fit(struct ull_json *json, const struct answer *answer)
 
 static void print_fit(const struct answer *answer)
 {
-    int order[DEVICES_MOST], count = devices_by_memory(order);
+    struct ull__profile profiles[PLAN_DEVICES_MOST];
+    int count = 0;
+    plan_devices(profiles, &count, NULL);
     printf("\n  %-12s %12s %12s %12s\n", "device", "has", "peak", "a pass");
     for (int i = 0; i < count; ++i) {
         struct plan_options options;
         struct answer other;
         char has[ULL_SIZE_TEXT], needs[ULL_SIZE_TEXT], seconds[32];
-        bool can = ask_device(answer, order[i], &options, &other);
+        bool can = ask_device(answer, &profiles[i], &options, &other);
         plan_bytes_text(options.budget, has);
         if (!can) {
             printf("  %-12s %12s cannot compute in %s\n", options.profile.name, has,
@@ -195,38 +155,25 @@ static void put_cache(struct ull_json *json, const struct answer *answer)
 {
     const struct ull__infer_plan *plan = plan_of(answer);
     int64_t requests = ull__infer_requests(answer->inference);
-    put_i64(json, "context", ull__infer_context(answer->inference));
-    put_i64(json, "requests", requests);
-    put_i64(json, "requests_most",
+    key_i64(json, "context", ull__infer_context(answer->inference));
+    key_i64(json, "requests", requests);
+    key_i64(json, "requests_most",
             ull__infer_requests_most(answer->inference, answer->chosen, answer->options->budget));
-    put_number(json, "token_seconds", plan->token_seconds);
-    put_number(json, "tokens_per_second", (double)requests / plan->token_seconds);
+    key_number(json, "token_seconds", plan->token_seconds);
+    key_number(json, "tokens_per_second", (double)requests / plan->token_seconds);
 }
 
 static bool print_json(const struct answer *answer)
 {
     const struct plan_options *options = answer->options;
-    const struct ull__infer_plan *plan = plan_of(answer);
     struct ull_json json;
     ull__json_init(&json, stdout);
     ull__json_object(&json);
-    put_i64(&json, "version", PLAN_FILE_VERSION);
-    put_text(&json, "mode", "inference");
-    put_text(&json, "model", options->model);
-    put_text(&json, "device", options->profile.name);
-    ull__json_key(&json, "feasible");
-    ull__json_bool(&json, answer->feasible);
-    put_i64(&json, "budget_bytes", options->budget);
-    put_i64(&json, "peak_bytes", plan->peak_bytes);
-    put_i64(&json, "outside_arena_bytes", (int64_t)options->profile.outside_bytes);
-    put_i64(&json, "smallest_feasible_bytes", answer->smallest_bytes);
-    put_i64(&json, "host_bytes", 0);
-    put_number(&json, "step_seconds", plan->seconds);
-    put_number(&json, "samples_per_second", (double)options->request.batch / plan->seconds);
-    put_i64(&json, "batch", options->request.batch);
-    put_i64(&json, "micro_batch", plan->micro_batch);
-    put_text(&json, "weights", ull__weights_text(options->infer.weights));
-    put_i64(&json, "parameters", ull__graph_parameters(answer->model));
+    struct plan_figures figures = figures_of(answer);
+    plan_put_names(&json, options, "inference");
+    plan_put_figures(&json, options, &figures);
+    key_string(&json, "weights", ull__weights_text(options->infer.weights));
+    key_i64(&json, "parameters", ull__graph_parameters(answer->model));
     put_components(&json, answer);
     if (ull__infer_cache_bytes(answer->inference) > 0) {
         put_cache(&json, answer);
@@ -237,7 +184,7 @@ static bool print_json(const struct answer *answer)
     if (options->fit) {
         put_fit(&json, answer);
     }
-    put_number(&json, "planning_seconds", answer->planning_seconds);
+    key_number(&json, "planning_seconds", answer->planning_seconds);
     ull__json_object_end(&json);
     bool fine = ull__json_finish(&json);
     ull__json_free(&json);
@@ -376,12 +323,7 @@ static int print_answer(const struct answer *answer)
     } else {
         print_text(answer);
     }
-    if (!fine || fflush(stdout) != 0) {
-        cli_say("the result could not be written");
-        return EXIT_FAILED;
-    }
-    return answer->feasible ? EXIT_OK
-                            : plan_say_infeasible(answer->options->budget, answer->smallest_bytes);
+    return plan_end(answer->options, fine, answer->feasible, answer->smallest_bytes);
 }
 
 int plan_inference(const struct plan_options *options)
@@ -390,17 +332,12 @@ int plan_inference(const struct plan_options *options)
     struct ull_error err = {{0}};
     uint64_t begin = cli_monotonic_ns();
     ull_status status = plan_model(options, &answer.model, &err);
-    int code;
     if (status == ULL_OK) {
         status = find(options, answer.model, options->infer.weights, &answer, &err);
     }
     answer.planning_seconds = (double)(cli_monotonic_ns() - begin) / 1e9;
-    if (status != ULL_OK) {
-        cli_say("%s", err.message);
-        code = status == ULL_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
-    } else {
-        code = print_answer(&answer);
-    }
+    int code = status == ULL_OK ? print_answer(&answer)
+                                : plan_say_failed(options, answer.model != NULL, status, &err);
     ull__infer_destroy(answer.inference);
     ull__graph_destroy(answer.model);
     return code;

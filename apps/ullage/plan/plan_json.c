@@ -1,7 +1,8 @@
 /*
  * plan_json.c: a plan as a file that `ullage train` runs. docs/plan-file.md describes it.
  */
-#include "plan_cmd.h"
+#include "../json_keys.h"
+#include "plan_answer.h"
 
 bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes[ULL_ROLES])
 {
@@ -14,30 +15,6 @@ bool plan_components(const struct ull__planner *planner, int plan, int64_t bytes
     }
     ull__plan_layout_finish(&layout);
     return true;
-}
-
-static void put_i64(struct ull_json *json, const char *key, int64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_i64(json, value);
-}
-
-static void put_number(struct ull_json *json, const char *key, double value)
-{
-    ull__json_key(json, key);
-    ull__json_number(json, value);
-}
-
-static void put_text(struct ull_json *json, const char *key, const char *text)
-{
-    ull__json_key(json, key);
-    ull__json_string(json, text);
-}
-
-static void put_bool(struct ull_json *json, const char *key, bool value)
-{
-    ull__json_key(json, key);
-    ull__json_bool(json, value);
 }
 
 /* Bytes by role where the most is needed; `gaps` is the rest of the peak, between buffers. */
@@ -53,10 +30,10 @@ static void put_components(struct ull_json *json, const char *key,
     }
     ull__json_object(json);
     for (int i = 0; i < ULL_ROLES; ++i) {
-        put_i64(json, ull__role_text((enum ull__role)i), bytes[i]);
+        key_i64(json, ull__role_text((enum ull__role)i), bytes[i]);
         sum += bytes[i];
     }
-    put_i64(json, "gaps", ull__planner_plans(planner, &count)[plan].peak_bytes - sum);
+    key_i64(json, "gaps", ull__planner_plans(planner, &count)[plan].peak_bytes - sum);
     ull__json_object_end(json);
 }
 
@@ -71,9 +48,9 @@ static void put_plain(struct ull_json *json, const struct plan_result *result)
     const struct ull__plan *plain = ull__planner_plans(result->plain, &count);
     ull__json_key(json, "plain");
     ull__json_object(json);
-    put_i64(json, "peak_bytes", plain->peak_bytes);
-    put_number(json, "step_seconds", plain->step_seconds);
-    put_number(json, "samples_per_second", samples_per_second(result, plain));
+    key_i64(json, "peak_bytes", plain->peak_bytes);
+    key_number(json, "step_seconds", plain->step_seconds);
+    key_number(json, "samples_per_second", samples_per_second(result, plain));
     put_components(json, "components", result->plain, 0);
     ull__json_object_end(json);
 }
@@ -89,9 +66,9 @@ static void put_steps(struct ull_json *json, const struct plan_result *result)
     }
     for (int i = 1; i < count; ++i) {
         ull__json_object(json);
-        put_text(json, "name", ull__technique_text(steps[i].technique));
-        put_i64(json, "saved_bytes", steps[i - 1].bound_bytes - steps[i].bound_bytes);
-        put_number(json, "cost_seconds", steps[i].step_seconds - steps[i - 1].step_seconds);
+        key_string(json, "name", ull__technique_text(steps[i].technique));
+        key_i64(json, "saved_bytes", steps[i - 1].bound_bytes - steps[i].bound_bytes);
+        key_number(json, "cost_seconds", steps[i].step_seconds - steps[i - 1].step_seconds);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -106,11 +83,11 @@ static void put_thumb(struct ull_json *json, const struct plan_result *result)
         return;
     }
     ull__json_object(json);
-    put_text(json, "precision", ull__precision_text(thumb.precision));
-    put_i64(json, "accumulation", thumb.accumulation);
-    put_i64(json, "peak_bytes", thumb.bound_bytes);
-    put_number(json, "step_seconds", thumb.step_seconds);
-    put_bool(json, "fits", thumb.fits);
+    key_string(json, "precision", ull__precision_text(thumb.precision));
+    key_i64(json, "accumulation", thumb.accumulation);
+    key_i64(json, "peak_bytes", thumb.bound_bytes);
+    key_number(json, "step_seconds", thumb.step_seconds);
+    key_bool(json, "fits", thumb.fits);
     ull__json_object_end(json);
 }
 
@@ -124,13 +101,13 @@ static void put_ladder(struct ull_json *json, const struct plan_result *result)
     ull__json_array(json);
     for (int i = 0; i < count; ++i) {
         ull__json_object(json);
-        put_i64(json, "budget_bytes",
+        key_i64(json, "budget_bytes",
                 plan[rungs[i]].peak_bytes + (int64_t)result->options->profile.outside_bytes);
-        put_number(json, "step_seconds", plan[rungs[i]].step_seconds);
-        put_text(json, "precision", ull__precision_text(plan[rungs[i]].precision));
-        put_i64(json, "accumulation", plan[rungs[i]].accumulation);
-        put_i64(json, "recomputed_bytes", plan[rungs[i]].cost.dropped_bytes);
-        put_i64(json, "offloaded_bytes", plan[rungs[i]].host_bytes);
+        key_number(json, "step_seconds", plan[rungs[i]].step_seconds);
+        key_string(json, "precision", ull__precision_text(plan[rungs[i]].precision));
+        key_i64(json, "accumulation", plan[rungs[i]].accumulation);
+        key_i64(json, "recomputed_bytes", plan[rungs[i]].cost.dropped_bytes);
+        key_i64(json, "offloaded_bytes", plan[rungs[i]].host_bytes);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -144,14 +121,14 @@ static void put_data_parallel(struct ull_json *json, const struct plan_options *
     int devices = options->request.devices;
     ull__json_key(json, "parallel");
     ull__json_object(json);
-    put_text(json, "kind", ull__parallel_text(ULL_PARALLEL_DATA));
-    put_i64(json, "devices", devices);
+    key_string(json, "kind", ull__parallel_text(ULL_PARALLEL_DATA));
+    key_i64(json, "devices", devices);
     if (devices <= PLAN_CARDS_MOST) {
         for (int i = 0; i < devices; ++i) {
             peaks[i] = peak;
         }
         plan_budgets_text(options, peaks, devices, budgets, sizeof(budgets));
-        put_text(json, "run", budgets);
+        key_string(json, "run", budgets);
     }
     ull__json_object_end(json);
 }
@@ -162,26 +139,17 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     int count;
     const struct ull__plan *plan = &ull__planner_plans(result->planner, &count)[result->chosen];
     ull__json_object(json);
-    put_i64(json, "version", PLAN_FILE_VERSION);
-    put_text(json, "mode", "training");
-    put_text(json, "model", options->model);
-    put_text(json, "device", options->profile.name);
+    plan_put_names(json, options, "training");
     plan_put_training(json, &options->request, result->model);
-    put_bool(json, "feasible", result->feasible);
-    put_i64(json, "budget_bytes", options->budget);
-    put_i64(json, "peak_bytes", plan->peak_bytes);
-    put_i64(json, "outside_arena_bytes", (int64_t)options->profile.outside_bytes);
-    put_i64(json, "smallest_feasible_bytes", result->smallest_bytes);
-    put_i64(json, "host_bytes", plan->host_bytes);
-    put_number(json, "step_seconds", plan->step_seconds);
-    put_number(json, "samples_per_second", samples_per_second(result, plan));
-    put_i64(json, "batch", options->request.batch);
-    put_i64(json, "micro_batch", plan->micro_batch);
-    put_i64(json, "accumulation", plan->accumulation);
-    put_text(json, "precision", ull__precision_text(plan->precision));
-    put_i64(json, "recomputed_bytes", plan->cost.dropped_bytes);
-    put_i64(json, "offloaded_bytes", plan->host_bytes);
-    put_i64(json, "parameters", ull__graph_parameters(result->model));
+    plan_put_figures(json, options,
+                     &(struct plan_figures){result->feasible, plan->peak_bytes, result->smallest_bytes,
+                                            plan->host_bytes, plan->step_seconds,
+                                            options->request.batch, plan->micro_batch});
+    key_i64(json, "accumulation", plan->accumulation);
+    key_string(json, "precision", ull__precision_text(plan->precision));
+    key_i64(json, "recomputed_bytes", plan->cost.dropped_bytes);
+    key_i64(json, "offloaded_bytes", plan->host_bytes);
+    key_i64(json, "parameters", ull__graph_parameters(result->model));
     put_components(json, "components", result->planner, result->chosen);
     put_plain(json, result);
     put_steps(json, result);
@@ -200,6 +168,6 @@ void plan_print_json(const struct plan_result *result, struct ull_json *json)
     if (options->like != NULL) {
         plan_put_torch(json, result);
     }
-    put_number(json, "planning_seconds", result->planning_seconds);
+    key_number(json, "planning_seconds", result->planning_seconds);
     ull__json_object_end(json);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../cli.h"
+#include "../json_keys.h"
 #include "error.h"
 #include "file.h"
 #include "json.h"
@@ -130,25 +131,14 @@ static void print_json(const struct options *options, const struct ull__offsets 
     struct ull_json json;
     ull__json_init(&json, stdout);
     ull__json_object(&json);
-    ull__json_key(&json, "solved");
-    ull__json_bool(&json, plan->solved);
-    ull__json_key(&json, "infeasible");
-    ull__json_bool(&json, plan->infeasible);
-    ull__json_key(&json, "height");
-    ull__json_u64(&json, plan->height);
-    ull__json_key(&json, "lower_bound");
-    ull__json_u64(&json, plan->lower_bound);
-    ull__json_key(&json, "capacity");
-    if (options->capacity == ULL__OFFSETS_LOWEST)
-        ull__json_null(&json);
-    else
-        ull__json_u64(&json, options->capacity);
-    ull__json_key(&json, "seconds");
-    ull__json_number(&json, seconds);
-    ull__json_key(&json, "buffers");
-    ull__json_u64(&json, plan->count);
-    ull__json_key(&json, "nodes");
-    ull__json_u64(&json, plan->nodes);
+    key_bool(&json, "solved", plan->solved);
+    key_bool(&json, "infeasible", plan->infeasible);
+    key_u64(&json, "height", plan->height);
+    key_u64(&json, "lower_bound", plan->lower_bound);
+    key_maybe(&json, "capacity", options->capacity != ULL__OFFSETS_LOWEST, options->capacity);
+    key_number(&json, "seconds", seconds);
+    key_u64(&json, "buffers", plan->count);
+    key_u64(&json, "nodes", plan->nodes);
     ull__json_object_end(&json);
     ull__json_finish(&json); /* what went wrong with the stream is seen when it is flushed */
     ull__json_free(&json);

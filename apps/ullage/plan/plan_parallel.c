@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../json_keys.h"
 #include "error.h"
-#include "plan_cmd.h"
+#include "plan_answer.h"
 #include "plan_progress.h"
 #include "plan_words.h"
 #include "size.h"
@@ -54,24 +55,6 @@ static void budgets_of(const struct answer *answer, char *text, size_t size)
 
 /* --- JSON --- */
 
-static void put_i64(struct ull_json *json, const char *key, int64_t value)
-{
-    ull__json_key(json, key);
-    ull__json_i64(json, value);
-}
-
-static void put_number(struct ull_json *json, const char *key, double value)
-{
-    ull__json_key(json, key);
-    ull__json_number(json, value);
-}
-
-static void put_text(struct ull_json *json, const char *key, const char *value)
-{
-    ull__json_key(json, key);
-    ull__json_string(json, value);
-}
-
 static void put_stages(struct ull_json *json, const struct answer *answer)
 {
     const struct ull__parallel_plan *plan = plan_of(answer);
@@ -80,17 +63,17 @@ static void put_stages(struct ull_json *json, const struct answer *answer)
     for (int i = 0; i < answer->options->request.devices; ++i) {
         const struct ull__stage *stage = &plan->stages[i];
         ull__json_object(json);
-        put_i64(json, "device", i);
-        put_text(json, "first", ull__parallel_unit(answer->parallel, stage->first));
-        put_text(json, "last", ull__parallel_unit(answer->parallel, stage->last));
-        put_i64(json, "parameters", stage->parameters);
-        put_i64(json, "peak_bytes", stage->peak_bytes);
-        put_i64(json, "persistent_bytes", stage->persistent_bytes);
-        put_i64(json, "in_flight", stage->in_flight);
-        put_i64(json, "kept_bytes", stage->kept_bytes);
-        put_i64(json, "passing_bytes", stage->passing_bytes);
-        put_i64(json, "sent_bytes", stage->sent_bytes);
-        put_number(json, "micro_seconds", stage->seconds);
+        key_i64(json, "device", i);
+        key_string(json, "first", ull__parallel_unit(answer->parallel, stage->first));
+        key_string(json, "last", ull__parallel_unit(answer->parallel, stage->last));
+        key_i64(json, "parameters", stage->parameters);
+        key_i64(json, "peak_bytes", stage->peak_bytes);
+        key_i64(json, "persistent_bytes", stage->persistent_bytes);
+        key_i64(json, "in_flight", stage->in_flight);
+        key_i64(json, "kept_bytes", stage->kept_bytes);
+        key_i64(json, "passing_bytes", stage->passing_bytes);
+        key_i64(json, "sent_bytes", stage->sent_bytes);
+        key_number(json, "micro_seconds", stage->seconds);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -106,34 +89,24 @@ static bool print_json(const struct answer *answer)
     budgets_of(answer, budgets, sizeof(budgets));
     ull__json_init(&json, stdout);
     ull__json_object(&json);
-    put_i64(&json, "version", PLAN_FILE_VERSION);
-    put_text(&json, "mode", "training");
-    put_text(&json, "model", options->model);
-    put_text(&json, "device", options->profile.name);
-    ull__json_key(&json, "feasible");
-    ull__json_bool(&json, answer->feasible);
-    put_i64(&json, "budget_bytes", options->budget);
-    put_i64(&json, "peak_bytes", plan->peak_bytes);
-    put_i64(&json, "outside_arena_bytes", (int64_t)options->profile.outside_bytes);
-    put_i64(&json, "smallest_feasible_bytes", answer->smallest_bytes);
-    put_i64(&json, "host_bytes", 0);
-    put_number(&json, "step_seconds", plan->step_seconds);
-    put_number(&json, "samples_per_second", (double)options->request.batch / plan->step_seconds);
-    put_i64(&json, "batch", options->request.batch);
-    put_i64(&json, "micro_batch", source->micro_batch);
-    put_i64(&json, "accumulation", source->accumulation);
-    put_text(&json, "precision", ull__precision_text(source->precision));
-    put_i64(&json, "recomputed_bytes", source->cost.dropped_bytes);
-    put_i64(&json, "offloaded_bytes", 0);
-    put_i64(&json, "parameters", ull__graph_parameters(answer->model));
+    plan_put_names(&json, options, "training");
+    plan_put_figures(&json, options,
+                     &(struct plan_figures){answer->feasible, plan->peak_bytes,
+                                            answer->smallest_bytes, 0, plan->step_seconds,
+                                            options->request.batch, source->micro_batch});
+    key_i64(&json, "accumulation", source->accumulation);
+    key_string(&json, "precision", ull__precision_text(source->precision));
+    key_i64(&json, "recomputed_bytes", source->cost.dropped_bytes);
+    key_i64(&json, "offloaded_bytes", 0);
+    key_i64(&json, "parameters", ull__graph_parameters(answer->model));
     ull__json_key(&json, "parallel");
     ull__json_object(&json);
-    put_text(&json, "kind", ull__parallel_text(options->parallel));
-    put_i64(&json, "devices", options->request.devices);
-    put_text(&json, "run", budgets);
+    key_string(&json, "kind", ull__parallel_text(options->parallel));
+    key_i64(&json, "devices", options->request.devices);
+    key_string(&json, "run", budgets);
     put_stages(&json, answer);
     ull__json_object_end(&json);
-    put_number(&json, "planning_seconds", answer->planning_seconds);
+    key_number(&json, "planning_seconds", answer->planning_seconds);
     ull__json_object_end(&json);
     bool fine = ull__json_finish(&json);
     ull__json_free(&json);
@@ -234,12 +207,7 @@ static int print_answer(const struct answer *answer)
     } else {
         print_text(answer);
     }
-    if (!fine || fflush(stdout) != 0) {
-        cli_say("the result could not be written");
-        return EXIT_FAILED;
-    }
-    return answer->feasible ? EXIT_OK
-                            : plan_say_infeasible(answer->options->budget, answer->smallest_bytes);
+    return plan_end(answer->options, fine, answer->feasible, answer->smallest_bytes);
 }
 
 int plan_parallel(const struct plan_options *options)
@@ -248,17 +216,12 @@ int plan_parallel(const struct plan_options *options)
     struct ull_error err = {{0}};
     uint64_t begin = cli_monotonic_ns();
     struct plan_progress progress;
-    int code;
     plan_progress_begin(&progress);
     ull_status status = find(&answer, &progress.count, &err);
     plan_progress_end(&progress);
     answer.planning_seconds = (double)(cli_monotonic_ns() - begin) / 1e9;
-    if (status != ULL_OK) {
-        cli_say("%s", err.message);
-        code = status == ULL_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
-    } else {
-        code = print_answer(&answer);
-    }
+    int code = status == ULL_OK ? print_answer(&answer)
+                                : plan_say_failed(options, answer.model != NULL, status, &err);
     ull__parallel_destroy(answer.parallel);
     ull__graph_destroy(answer.model);
     return code;

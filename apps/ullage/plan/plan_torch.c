@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json_keys.h"
 #include "eager.h"
 #include "error.h"
 #include "plan_cmd.h"
@@ -98,12 +99,7 @@ void plan_put_torch(struct ull_json *json, const struct plan_result *result)
         ull__json_object(json);
         ull__json_key(json, "mode");
         ull__json_bytes(json, at, length);
-        ull__json_key(json, "peak_bytes");
-        if (peak >= 0) {
-            ull__json_i64(json, peak);
-        } else {
-            ull__json_null(json);
-        }
+        key_maybe(json, "peak_bytes", peak >= 0, (uint64_t)peak);
         ull__json_object_end(json);
         at += length + (at[length] == ',');
     }
