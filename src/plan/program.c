@@ -111,6 +111,18 @@ static ull_status add_item(struct ull__program *program, int at, const int64_t *
     return ULL_OK;
 }
 
+/* Whether all that a node makes lies in what it reads: it does no work. Parts of a tensor are views or copies, by where they lie. */
+static bool is_view(const struct ull__graph *graph, const struct ull__node *node)
+{
+    for (int i = 0; i < node->output_count; ++i) {
+        const struct ull__tensor *output = &graph->tensors[node->outputs[i]];
+        if (output->alias == ULL_NONE || output->writes) {
+            return false;
+        }
+    }
+    return node->output_count > 0;
+}
+
 /* Who reads what when, and what is there all the time. */
 static ull_status look(struct ull__program *program, struct ull_error *err)
 {
@@ -175,7 +187,7 @@ ull_status ull__program_create(const struct ull__graph *graph, const int64_t *va
     int used = 0, choices = 0;
     ull_status status = ULL_OK;
     for (int i = 0; i < graph->node_count && status == ULL_OK; ++i) {
-        if ((graph->nodes[i].op->flags & ULL_OP_VIEW) == 0) {
+        if (!is_view(graph, &graph->nodes[i])) {
             status = add_item(made, i, values, profile, &used, &choices, err);
         }
     }

@@ -29,6 +29,9 @@ plan "$T/some model" --batch 48 --memory 900MiB --like torch -o json
 is 'a renamed ResNet without its weights has a plan' "$CODE:$ERR" 0:
 is '... that is the one of the zoo, PyTorch included' "$(facts)" "$wanted"
 
+plan "$MODELS/attentions.onnx" --batch 7 --memory 4GiB -o json
+is 'a file with a split whose parts are views has a plan' "$CODE:$ERR" 0:
+
 cd "$T" || exit 1
 cp "$MODELS/gpt-small-time.onnx" .
 plan gpt-small-time.onnx:time=12,loss=mse --memory 1GiB -o json

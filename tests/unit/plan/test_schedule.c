@@ -418,11 +418,51 @@ static void models_of_the_zoo(void **state)
     assert_true(met.again > 1000 && met.returned > 1000 && met.joined > 1000 && met.both > 100);
 }
 
+/* Parts of a tensor that lie in it one behind the other: the node that cuts them makes nothing, and is none of the items. */
+static void parts_that_are_views(void **state)
+{
+    struct met met = {0};
+    uint64_t seed = 3;
+    (void)state;
+    for (int axis = 0; axis < 2; ++axis) {
+        struct ull__graph *g = ull__graph_create();
+        int x = ull__graph_input(g, "x", ULL_TYPE_F32, 2, (ull__dim[]){g->batch, 64});
+        int w = ull__graph_parameter(g, "w", 2, (ull__dim[]){64, 64}, ULL_INIT_UNIFORM, 0);
+        int part = ull__split(g, ull__linear(g, x, w, ULL_NONE), axis, 2, NULL);
+        int node = g->tensors[part].node;
+        int y =
+            ull__binary(g, ULL_BINARY_MUL, ull__unary(g, ULL_UNARY_GELU, g->nodes[node].outputs[0]),
+                        g->nodes[node].outputs[1]);
+        int target = ull__graph_input(g, "target", ULL_TYPE_F32, 2, g->tensors[y].dims);
+        ull__graph_loss(g, ull__mse(g, y, target, ULL_NONE), 1);
+        struct ull__program *program;
+        int64_t values[ULL_SYMBOLS];
+        ull__graph_values(g, 8, values);
+        assert_int_equal(ull__step_build(g, &(struct ull__step_options){.consume = true}, NULL),
+                         ULL_OK);
+        assert_int_equal(ull__program_create(g, values, &device, &program, NULL), ULL_OK);
+        int cuts = 0;
+        for (int i = 0; i < program->item_count; ++i) {
+            cuts += program->items[i].node == node;
+            for (int j = 0; j < program->items[i].output_count; ++j) {
+                assert_int_equal(program->buffers[program->refs[program->items[i].outputs + j]].item,
+                                 i);
+            }
+        }
+        assert_int_equal(cuts, axis);
+        try_program(program, &seed, 20, &met);
+        ull__program_destroy(program);
+        ull__graph_destroy(g);
+    }
+    assert_true(met.again > 20 && met.returned > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_models),
         cmocka_unit_test(models_of_the_zoo),
+        cmocka_unit_test(parts_that_are_views),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
