@@ -48,12 +48,12 @@ static ull_status choose_unit(struct ull__data *data, const struct ull__data_wan
     text->bytes = unit == ULL_DATA_BYTES;
     if (text->bytes || is_utf8(raw, &where))
         return ULL_OK;
+    const char *path = ull__raw_place(raw, &where);
     if (unit == ULL_DATA_CHARACTERS)
         return ull__fail(err, ULL_E_FORMAT,
                          "'%.300s' is not UTF-8 from byte %zu on: expected that, or unit=bytes",
-                         data->spec.path, where);
-    ull__data_tell(want, "'%.300s' is not UTF-8 from byte %zu on: it is cut into bytes",
-                   data->spec.path, where);
+                         path, where);
+    ull__data_tell(want, "'%.300s' is not UTF-8 from byte %zu on: it is cut into bytes", path, where);
     text->bytes = true;
     return ULL_OK;
 }
@@ -88,9 +88,10 @@ static ull_status make_vocabulary(struct ull__data *data, const struct ull__raw 
     return ULL_OK;
 }
 
-static ull_status unknown_unit(const char *path, size_t at, uint32_t code, bool bytes,
+static ull_status unknown_unit(const struct ull__raw *raw, size_t at, uint32_t code, bool bytes,
                                struct ull_error *err)
 {
+    const char *path = ull__raw_place(raw, &at);
     return ull__fail(err, ULL_E_FORMAT,
                      "'%.300s': %s%04X at byte %zu is not in the vocabulary of the training", path,
                      bytes ? "byte 0x" : "U+", code, at);
@@ -122,7 +123,7 @@ static ull_status translate(struct ull__data *data, const struct ull__raw *raw,
         /* The mark at the end of a file is behind it. */
         cut = at < raw->cut || (at == raw->cut && code == ULL_CODE_MARK) ? unit + 1 : cut;
         if (place[code] < 0)
-            return unknown_unit(raw->first, at, code, text->bytes, err);
+            return unknown_unit(raw, at, code, text->bytes, err);
         put_id(text->ids, width, unit++, (uint32_t)place[code]);
     }
     *train = (struct ull__sequence){.ids = text->ids, .fd = -1, .length = units, .width = width};

@@ -7,17 +7,20 @@
 
 #include "file.h"
 
-static ull_status note_end(struct ull__raw *raw, struct ull_error *err)
+static ull_status note_file(const char *path, struct ull__raw *raw, struct ull_error *err)
 {
-    if (raw->files == raw->room) {
-        size_t room = raw->room ? 2 * raw->room : 16;
-        size_t *grown = realloc(raw->ends, room * sizeof *grown);
+    if (raw->file_count == raw->file_room) {
+        size_t room = raw->file_room ? 2 * raw->file_room : 16;
+        struct ull__raw_file *grown = realloc(raw->files, room * sizeof *grown);
         if (!grown)
             return ull__data_no_memory(err, room * sizeof *grown, "a list of files");
-        raw->ends = grown;
-        raw->room = room;
+        raw->files = grown;
+        raw->file_room = room;
     }
-    raw->ends[raw->files++] = raw->size;
+    char *copy = strdup(path);
+    if (!copy)
+        return ull__data_no_memory(err, strlen(path) + 1, "a list of files");
+    raw->files[raw->file_count++] = (struct ull__raw_file){copy, raw->size};
     return ULL_OK;
 }
 
@@ -33,8 +36,7 @@ static ull_status append(const char *path, struct ull__raw *raw, struct ull_erro
         free(raw->bytes);
         raw->bytes = bytes;
         raw->size = size;
-        snprintf(raw->first, sizeof raw->first, "%s", path);
-        return note_end(raw, err);
+        return note_file(path, raw, err);
     }
     char *grown = realloc(raw->bytes, raw->size + size + 1);
     if (grown) {
@@ -43,7 +45,7 @@ static ull_status append(const char *path, struct ull__raw *raw, struct ull_erro
         raw->size += size;
     }
     free(bytes);
-    return grown ? note_end(raw, err) : ull__data_no_memory(err, raw->size + size, "text");
+    return grown ? note_file(path, raw, err) : ull__data_no_memory(err, raw->size + size, "text");
 }
 
 /* 1: for training, 2: for evaluation, 0: any text. */
@@ -78,7 +80,11 @@ static ull_status read_folder(const char *folder, struct ull__raw *raw, struct u
                 continue;
             snprintf(path, sizeof path, "%s/%s", folder, names[i]);
             texts++;
+            size_t before = raw->size;
             status = append(path, raw, err);
+            if (status == ULL_OK && named && raw->size == before)
+                status = ull__fail(err, ULL_E_FORMAT, "'%.300s' is empty: expected text to %s",
+                                   path, pass ? "evaluate" : "train on");
         }
         if (named && pass == 0)
             raw->cut = raw->size;
@@ -109,8 +115,19 @@ ull_status ull__raw_read(const char *path, struct ull__raw *raw, struct ull_erro
 
 void ull__raw_finish(struct ull__raw *raw)
 {
+    for (size_t i = 0; i < raw->file_count; i++)
+        free(raw->files[i].path);
+    free(raw->files);
     free(raw->bytes);
-    free(raw->ends);
+}
+
+const char *ull__raw_place(const struct ull__raw *raw, size_t *at)
+{
+    size_t i = 0;
+    while (i + 1 < raw->file_count && *at >= raw->files[i].end)
+        i++;
+    *at -= i > 0 ? raw->files[i - 1].end : 0;
+    return raw->files[i].path;
 }
 
 /* ---- walking ----------------------------------------------------------------------------------- */
@@ -123,16 +140,22 @@ static size_t line_end(const char *bytes, size_t at, size_t end)
     return at + 1 < end && bytes[at] == '\r' && bytes[at + 1] == '\n' ? 2 : 0;
 }
 
-/* Lines' ends with nothing but blanks between, two at least. */
-static size_t gap(const char *bytes, size_t at, size_t end)
+static size_t skip_blanks(const char *bytes, size_t at, size_t end)
 {
-    size_t lines = 0, last = at;
-    for (size_t i = at, length; (length = line_end(bytes, i, end)) > 0;) {
-        i += length;
-        last = i;
-        lines++;
-        while (i < end && (bytes[i] == ' ' || bytes[i] == '\t'))
-            i++;
+    while (at < end && (bytes[at] == ' ' || bytes[at] == '\t'))
+        at++;
+    return at;
+}
+
+/* Lines' ends with nothing but blanks between: two at least, of which the beginning and the end of a file are one. */
+static size_t gap(const char *bytes, size_t begin, size_t at, size_t end)
+{
+    size_t lines = at == begin, last = at, i = lines ? skip_blanks(bytes, at, end) : at;
+    for (size_t length; (length = line_end(bytes, i, end)) > 0;) {
+        last = i + length;
+        i = skip_blanks(bytes, last, end);
+        last = i == end ? end : last;
+        lines += i == end ? 2 : 1;
     }
     return lines > 1 ? last - at : 0;
 }
@@ -148,14 +171,16 @@ static size_t written_mark(const char *mark, const char *bytes, size_t at, size_
 }
 
 /* How many bytes from here on are between documents. */
-static size_t between(const struct ull__raw_walk *walk, size_t end)
+static size_t between(const struct ull__raw_walk *walk)
 {
     const char *bytes = walk->raw->bytes;
+    const struct ull__raw_file *file = &walk->raw->files[walk->file];
+    const size_t begin = walk->file > 0 ? file[-1].end : 0, end = file->end;
     switch (walk->spec->documents) {
     case ULL_DOCUMENTS_LINES:
         return line_end(bytes, walk->at, end);
     case ULL_DOCUMENTS_PARAGRAPHS:
-        return gap(bytes, walk->at, end);
+        return gap(bytes, begin, walk->at, end);
     case ULL_DOCUMENTS_AT:
         return written_mark(walk->spec->mark, bytes, walk->at, end);
     default:
@@ -168,13 +193,13 @@ static bool next_mark(struct ull__raw_walk *walk)
 {
     const struct ull__raw *raw = walk->raw;
     bool ended = false;
-    while (walk->file < raw->files && raw->ends[walk->file] == walk->at) {
+    while (walk->file < raw->file_count && raw->files[walk->file].end == walk->at) {
         walk->file++;
         ended = true;
     }
     if (ended && walk->at && !walk->marked)
         return true;
-    size_t length = walk->file < raw->files ? between(walk, raw->ends[walk->file]) : 0;
+    size_t length = walk->file < raw->file_count ? between(walk) : 0;
     walk->at += length;
     return length > 0;
 }

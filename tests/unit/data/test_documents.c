@@ -51,6 +51,11 @@ static void of_text(void **state)
     shows("a.txt,documents=lines,split=none", 8, ULL_DATA_TRAIN, "|ab>ab| |cde>cde| |f>f| ");
     world_text("a.txt", "a\nb\n \n\ncde\n\n");
     shows("a.txt,documents=paragraphs,split=none", 8, ULL_DATA_TRAIN, "|a\nb>a\nb| |cde>cde| ");
+    /* The beginning and the end of a file are a line's. */
+    world_text("a.txt", " \nab\n\ncd\n");
+    shows("a.txt,documents=paragraphs,split=none", 8, ULL_DATA_TRAIN, "|ab>ab| |cd>cd| ");
+    world_text("a.txt", "ab\n\ncd\n \t");
+    shows("a.txt,documents=paragraphs,split=none", 8, ULL_DATA_TRAIN, "|ab>ab| |cd>cd| ");
     world_text("a.txt", "<e>ab\n<e>\n<e>c<d<e>");
     world_warnings = 0;
     shows("a.txt,documents=at:<e>,split=none", 8, ULL_DATA_TRAIN, "|ab>ab| |c<d>c<d| ");
@@ -69,6 +74,30 @@ static void of_text(void **state)
     world_text("d/val.txt", "c");
     shows("d,documents=lines", 8, ULL_DATA_EVAL, "|c>c| ");
     shows("d,documents=lines", 8, ULL_DATA_TRAIN, "|ab>ab| |cd>cd| ");
+    /* Each file by itself: the line's end of one is not half of the gap before the next. */
+    world_text("d/train.txt", "ab\n");
+    world_text("d/val.txt", "\nc");
+    shows("d,documents=paragraphs", 8, ULL_DATA_EVAL, "|c>c| ");
+    shows("d,documents=paragraphs", 8, ULL_DATA_TRAIN, "|ab>ab| ");
+}
+
+/* Two files of a folder that are named for their parts, and what is said of a place in the second. */
+static void of_named_files(void **state)
+{
+    (void)state;
+    struct ull__data_want want = window(2);
+    world_mkdir("n");
+    world_text("n/train.txt", "");
+    world_text("n/val.txt", "abcabc");
+    world_bad("n", &want, ULL_E_FORMAT, "n/train.txt' is empty: expected text to train on");
+    world_text("n/train.txt", "abcabc");
+    world_text("n/val.txt", "");
+    world_bad("n", &want, ULL_E_FORMAT, "n/val.txt' is empty: expected text to evaluate");
+    world_text("n/val.txt", "ab\xff");
+    world_bad("n,unit=characters", &want, ULL_E_FORMAT, "n/val.txt' is not UTF-8 from byte 2 on");
+    world_text("n/val.txt", "abz");
+    want.like = "{\"unit\": \"characters\", \"vocabulary\": [97, 98, 99]}";
+    world_bad("n", &want, ULL_E_FORMAT, "n/val.txt': U+007A at byte 2 is not in the vocabulary");
 }
 
 static void pieces_and_parts(void **state)
@@ -248,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(of_text, world_begin, world_end),
+        cmocka_unit_test_setup_teardown(of_named_files, world_begin, world_end),
         cmocka_unit_test_setup_teardown(pieces_and_parts, world_begin, world_end),
         cmocka_unit_test_setup_teardown(of_tokens, world_begin, world_end),
         cmocka_unit_test_setup_teardown(like_lengths_together, world_begin, world_end),
