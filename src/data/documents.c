@@ -52,12 +52,14 @@ ull_status ull__documents_split(struct ull__sequence parts[ULL_DATA_PARTS], int6
         train->length += end + 1;
     } else { /* the row ends with a long document: the cut moves to where that begins */
         uint64_t last = 0;
+        bool any = false; /* documents before that, or it is all that there is */
         for (uint64_t at = 0; at < train->length; at = next + 1) {
             if ((status = find_mark(train, at, mark, &next, err)) != ULL_OK)
                 return status;
-            last = next < train->length ? next + 1 : last;
+            any |= next > at;
+            last = any && next < train->length ? next + 1 : last;
         }
-        train->length = last ? last : train->length;
+        train->length = last ? last : train->length + eval->length;
     }
     uint64_t all = eval->begin + eval->length;
     eval->begin = train->begin + train->length;
@@ -147,6 +149,9 @@ static void tell(const struct ull__data *data, const struct ull__data_want *want
                        "tokens, and are cut into pieces of that: %llu samples in all",
                        data->spec.path, (unsigned long long)cut, (unsigned long long)all,
                        (long long)want->window, (unsigned long long)pieces);
+    if (data->spec.split != 0 && tables[ULL_DATA_EVAL].count == 0)
+        ull__data_tell(want, "'%.200s' has %llu documents: none is held out for evaluation",
+                       data->spec.path, (unsigned long long)all);
     if (empty && tell_empty)
         ull__data_tell(want, "'%.200s': %llu documents are empty and are left out", data->spec.path,
                        (unsigned long long)empty);

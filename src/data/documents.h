@@ -22,7 +22,10 @@ struct ull__documents_table {
     int64_t longest;                /* sample, in tokens */
 };
 
-/* The parts of a row are moved apart so that no document is in both: to the next mark, or else the one before. */
+/*
+ * The parts of a row are moved apart so that no document is in both: to the next mark, or else the one before. A row of one
+ * document is trained on as a whole.
+ */
 ull_status ull__documents_split(struct ull__sequence parts[ULL_DATA_PARTS], int64_t mark,
                                 struct ull_error *err);
 /*

@@ -160,6 +160,16 @@ static bool read_unit(const char *text, enum ull__data_unit *unit)
     return true;
 }
 
+/* What describes the data of a training is JSON, and only UTF-8 comes back from there. */
+static bool is_utf8(const char *text)
+{
+    size_t left = strlen(text);
+    for (size_t length; left > 0; text += length, left -= length)
+        if ((length = ull__utf8_length((const unsigned char *)text, left)) == 0)
+            return false;
+    return true;
+}
+
 /* "lines", "at:<|endoftext|>". */
 bool ull__data_documents_parse(const char *text, struct ull__data_spec *spec)
 {
@@ -169,7 +179,8 @@ bool ull__data_documents_parse(const char *text, struct ull__data_spec *spec)
         if (strncmp(text, document_names[i], length) != 0 || (text[length] != 0) != at)
             continue;
         spec->documents = (enum ull__data_documents)i;
-        return snprintf(spec->mark, sizeof spec->mark, "%s", text + length) < ULL_DATA_MARK;
+        return snprintf(spec->mark, sizeof spec->mark, "%s", text + length) < ULL_DATA_MARK &&
+               is_utf8(spec->mark);
     }
     return false;
 }

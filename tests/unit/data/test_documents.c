@@ -115,8 +115,18 @@ static void pieces_and_parts(void **state)
     shows("b.txt,documents=lines,split=0.4", 16, ULL_DATA_TRAIN, "|abcdef>abcdef| |abcd>abcd| ");
     shows("b.txt,documents=lines,split=0.4", 16, ULL_DATA_EVAL, "|ef>ef| ");
     shows("b.txt,documents=lines,split=0.1", 16, ULL_DATA_EVAL, "|ef>ef| ");
-    world_text("c.txt", "\n\n");
+    /* One document is in one part, whatever is before it, and that is said. */
+    world_text("c.txt", "\nabcdef");
+    world_warnings = 0;
+    shows("c.txt,documents=lines,split=0.4", 16, ULL_DATA_TRAIN, "|abcdef>abcdef| ");
+    assert_int_equal(world_warnings, 1);
+    assert_non_null(strstr(world_warning, "has 1 documents: none is held out"));
     struct ull__data_want want = window(4);
+    struct ull__data *data = world_open("c.txt,documents=lines,split=0.4", &want);
+    assert_int_equal(ull__data_info(data)->samples[ULL_DATA_EVAL], 0);
+    ull__data_close(data);
+    world_bad("c.txt,documents=at:<\xff>", &want, ULL_E_INVALID, "is not what 'documents=' takes");
+    world_text("c.txt", "\n\n");
     world_bad("c.txt,documents=lines,split=none", &want, ULL_E_FORMAT, "no document to train on");
 }
 
