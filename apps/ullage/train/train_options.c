@@ -1,4 +1,6 @@
 /* train_options.c: what `ullage train` is asked. */
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -248,6 +250,17 @@ static int take_number(int option, const char *text, struct train_options *optio
     return -1;
 }
 
+static int take_count(const char *name, const char *text, int most, int *value)
+{
+    char *end;
+    long long read = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || read < 1 || read > most) {
+        return cli_usage_error("train", "--%s is '%.40s': expected 1 to %d", name, text, most);
+    }
+    *value = (int)read;
+    return -1;
+}
+
 static int choice(const char *text, const char *const *names)
 {
     for (int i = 0; names[i] != NULL; ++i) {
@@ -260,18 +273,15 @@ static int choice(const char *text, const char *const *names)
 
 static int take_name(int option, const char *text, struct train_options *options)
 {
-    static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
     static const char *const schedules[] = {"cosine", "linear", "constant", NULL};
     static const char *const outputs[] = {"text", "json", "ndjson", NULL};
     int found;
     switch (option) {
     case OPTION_OPTIMIZER:
-        found = choice(text, optimizers);
-        if (found < 0) {
+        if (!plan_optimizer_parse(text, &options->request.optimizer)) {
             return cli_usage_error("train", "--optimizer is '%.40s': expected sgd, adam or adamw",
                                    text);
         }
-        options->request.optimizer = (enum ull__optimizer)found;
         options->optimizer_given = true;
         return -1;
     case OPTION_SCHEDULE:
@@ -382,17 +392,9 @@ static int take_other(int option, const char *text, struct train_options *option
         options->augment = false;
         return -1;
     case OPTION_THREADS:
-        options->threads = (int)strtol(text, &end, 10);
-        return end != text && *end == '\0' && options->threads >= 1 && options->threads <= 64
-                   ? -1
-                   : cli_usage_error("train", "--threads is '%.40s': expected 1 to 64", text);
+        return take_count("threads", text, 64, &options->threads);
     case OPTION_DEVICES:
-        options->request.devices = (int)strtol(text, &end, 10);
-        return end != text && *end == '\0' && options->request.devices >= 1 &&
-                       options->request.devices <= ULL_WORLD_RANKS
-                   ? -1
-                   : cli_usage_error("train", "--devices is '%.40s': expected 1 to %d", text,
-                                     (int)ULL_WORLD_RANKS);
+        return take_count("devices", text, ULL_WORLD_RANKS, &options->request.devices);
     case OPTION_PARALLEL:
         return strcmp(text, "data") == 0
                    ? -1
@@ -402,8 +404,9 @@ static int take_other(int option, const char *text, struct train_options *option
                          "planned only (ullage plan)",
                          text);
     case OPTION_SEED:
+        errno = 0;
         options->seed = strtoull(text, &end, 10);
-        return end != text && *end == '\0' && text[0] != '-'
+        return isdigit((unsigned char)text[0]) && *end == '\0' && errno == 0
                    ? -1
                    : cli_usage_error("train", "--seed is '%.40s': expected a whole number", text);
     default:

@@ -191,7 +191,12 @@ static ull_status take_training(const struct train_plan *plan, struct train_opti
         return ull__fail(err, ULL_E_INVALID, "'%s' is a plan for batches of %lld, --batch says %lld",
                          plan->path, (long long)plan->wanted.batch, (long long)request->batch);
     }
-    if (text != NULL && plan_optimizer_parse(text, &optimizer)) {
+    if (text != NULL) {
+        if (!plan_optimizer_parse(text, &optimizer)) {
+            return ull__fail(err, ULL_E_FORMAT,
+                             "'%s' is a plan for optimizer '%.40s': expected sgd, adam or adamw",
+                             plan->path, text);
+        }
         if (options->optimizer_given && request->optimizer != optimizer) {
             return ull__fail(err, ULL_E_INVALID, "'%s' is a plan for %s, --optimizer says %s",
                              plan->path, text, plan_optimizer_text(request->optimizer));

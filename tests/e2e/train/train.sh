@@ -139,6 +139,10 @@ like "names it" "$ERR" "the plan drops 'nothing.7'"
 train $SMALL --data synthetic,samples=64 --plan "$T/sends.json" --optimizer sgd
 is "an option against the plan" "$CODE" 1
 like "is told" "$ERR" "is a plan for adamw, --optimizer says sgd"
+json "dict(d, optimizer='lion')" <"$T/sends.json" >"$T/strange.json"
+train $SMALL --data synthetic,samples=64 --plan "$T/strange.json"
+is "one for an optimizer that there is not" "$CODE" 1
+like "is told" "$ERR" "is a plan for optimizer 'lion': expected sgd, adam or adamw"
 train mlp --data "$DATA" --plan "$T/plan.json" --max-steps 2
 is "one for another model" "$CODE" 1
 like "is refused" "$ERR" "is a plan for model 'lenet.*', not for 'mlp'"
@@ -157,6 +161,15 @@ is "a loss that is no number" "$CODE" 1
 like "ends it, with the reason" "$ERR" "the loss is .*no number to go on from: lower --lr"
 train nonsense --data "$DATA"
 is "an unknown model" "$CODE" 2
+for option in devices threads; do # too large for an int
+    train lenet --data "$DATA" --$option 4294967298
+    is "--$option of 2^32 and two" "$CODE" 2
+    like "is told" "$ERR" "--$option is '4294967298': expected 1 to 64"
+done
+for seed in 99999999999999999999 ' -1' ''; do
+    train lenet --data "$DATA" --seed "$seed"
+    is "--seed '$seed'" "$CODE" 2
+done
 train lenet
 is "without data" "$CODE" 2
 like "it says so" "$ERR" "--data is missing"
