@@ -39,11 +39,23 @@ struct ull__selection {
     double seconds;        /* predicted; 0: not known */
 };
 
+/* What runs of one kernel took; the backend adds to it. */
+struct ull__took {
+    double seconds;
+    unsigned long runs; /* that did something: not those that were skipped */
+};
+
+/* What copies to and from the host took together. */
+struct ull__copied {
+    double bytes, seconds;
+};
+
 /* What a kernel is run on. Addresses; NULL for operands that the node does not have. */
 struct ull__launch {
     void *const *inputs, *const *outputs; /* as many as the node has; copied */
     void *workspace;
     const bool *skip; /* a bool in the device's memory: true when the kernel's turn comes: it does nothing. Or NULL */
+    struct ull__took *took; /* NULL, or where its time goes while the backend times; must outlive the segment */
 };
 
 /*
@@ -107,6 +119,11 @@ struct ull__backend_ops {
      * call for this range; noted where kernels are started, from their operands' addresses and sizes. 0: none. After synchronize.
      */
     uintptr_t (*reached)(struct ull__backend *backend, const void *begin, const void *end);
+    /*
+     * From here on kernels that have a `took` are timed, and copies on the queues to and from the host; NULL: not any more. Read after
+     * synchronize. Timing changes no order. The operation is NULL where a backend cannot tell.
+     */
+    void (*timing)(struct ull__backend *backend, struct ull__copied *copied);
 };
 
 struct ull__backend {

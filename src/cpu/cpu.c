@@ -137,7 +137,8 @@ static void cpu_enqueue(struct ull__backend *backend, enum ull__queue queue,
                                                 .kernel = kernel,
                                                 .operands = operands,
                                                 .workspace = launch->workspace,
-                                                .skip = launch->skip});
+                                                .skip = launch->skip,
+                                                .took = launch->took});
     if (operands != few) {
         free(operands);
     }
@@ -236,6 +237,11 @@ static uintptr_t cpu_reached(struct ull__backend *backend, const void *begin, co
     return ull__queues_reached(cpu_of(backend)->queues, begin, end);
 }
 
+static void cpu_timing(struct ull__backend *backend, struct ull__copied *copied)
+{
+    ull__queues_time(cpu_of(backend)->queues, copied);
+}
+
 static void cpu_destroy(struct ull__backend *backend)
 {
     struct cpu *cpu = cpu_of(backend);
@@ -265,6 +271,7 @@ static const struct ull__backend_ops cpu_ops = {
     .segment_release = cpu_segment_release,
     .synchronize = cpu_synchronize,
     .reached = cpu_reached,
+    .timing = cpu_timing,
 };
 
 static int default_threads(void)

@@ -40,7 +40,8 @@ struct ull__queues {
     int events;
     struct range ranges[RANGES];
     int range_count;
-    bool failed, told; /* a collective; no other one is run. Under the mutex */
+    struct ull__copied *copied; /* NULL: nothing is timed. What it points to is under the mutex */
+    bool failed, told;          /* a collective; no other one is run. Under the mutex */
     struct ull_error failure;
 };
 
@@ -87,6 +88,34 @@ struct running {
     struct ull__cpu_run run;
 };
 
+void ull__queues_time(struct ull__queues *queues, struct ull__copied *copied)
+{
+    pthread_mutex_lock(&queues->mutex);
+    queues->copied = copied;
+    pthread_mutex_unlock(&queues->mutex);
+}
+
+static void note_copy(struct ull__queues *queues, const struct ull__command *command, double seconds)
+{
+    pthread_mutex_lock(&queues->mutex);
+    if (queues->copied != NULL) {
+        queues->copied->bytes += (double)command->bytes;
+        queues->copied->seconds += seconds;
+    }
+    pthread_mutex_unlock(&queues->mutex);
+}
+
+static void run_copy(struct ull__queues *queues, const struct ull__command *command)
+{
+    touch(queues, command->to, command->bytes);
+    touch(queues, command->from, command->bytes);
+    double begin = now();
+    memcpy(command->to, command->from, command->bytes);
+    if (command->queue != ULL_QUEUE_COMPUTE) {
+        note_copy(queues, command, now() - begin);
+    }
+}
+
 static void run_part(void *context, int thread)
 {
     const struct running *running = context;
@@ -113,7 +142,13 @@ static void run_kernel(struct ull__queues *queues, const struct ull__command *co
                                .workspace = command->workspace,
                                .team = queues->team,
                                .threads = kernel->threads}};
+    bool timed = queues->copied != NULL && command->took != NULL;
+    double begin = timed ? now() : 0;
     ull__team_run(queues->team, run_part, &running);
+    if (timed) {
+        command->took->seconds += now() - begin;
+        command->took->runs += 1;
+    }
 }
 
 static void run_collective(struct ull__queues *queues, const struct ull__collective_run *run)
@@ -148,9 +183,7 @@ static void run_command(struct ull__queues *queues, const struct ull__command *c
         what = command->kernel->op->name;
         break;
     case ULL_COMMAND_COPY:
-        touch(queues, command->to, command->bytes);
-        touch(queues, command->from, command->bytes);
-        memcpy(command->to, command->from, command->bytes);
+        run_copy(queues, command);
         break;
     case ULL_COMMAND_COLLECTIVE:
         run_collective(queues, &command->collective);

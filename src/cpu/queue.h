@@ -29,6 +29,7 @@ struct ull__command {
     void **operands; /* inputs, then outputs; a segment's, or of the call that enqueues */
     void *workspace;
     const bool *skip;
+    struct ull__took *took;
     void *to;
     const void *from;
     size_t bytes;
@@ -50,6 +51,8 @@ void ull__queues_put(struct ull__queues *queues, const struct ull__command *comm
 void ull__queues_drain(struct ull__queues *queues);
 /* The first failure of a collective, once. */
 ull_status ull__queues_failure(struct ull__queues *queues, struct ull_error *err);
+/* Kernels and copies are timed from here on; NULL: not any more. All queues are empty. */
+void ull__queues_time(struct ull__queues *queues, struct ull__copied *copied);
 uintptr_t ull__queues_reached(struct ull__queues *queues, const void *begin, const void *end);
 
 #endif

@@ -194,8 +194,18 @@ static bool reprice_variant(struct ull__planner *planner, int variant)
 bool ull__planner_reprice(struct ull__planner *planner)
 {
     bool fine = true;
-    for (int i = 0; i < planner->variant_count && fine; ++i) {
-        fine = reprice_variant(planner, i);
+    const struct ull__meter *meter = planner->profile.meter;
+    double link = planner->profile.link_per_second;
+    if (meter != NULL && meter->copied_per_second > 0) {
+        planner->profile.link_per_second = meter->copied_per_second;
     }
+    for (int i = 0; i < planner->variant_count && fine; ++i) {
+        bool any = false;
+        for (int j = 0; j < planner->plan_count + planner->given && !any; ++j) {
+            any = planner->plans[j].variant == i;
+        }
+        fine = !any || reprice_variant(planner, i);
+    }
+    planner->profile.link_per_second = link;
     return fine;
 }

@@ -63,6 +63,7 @@ static bool place_persistent(const struct ull__program *program, bool offload,
             *at += (uint64_t)buffer->bytes;
         }
     }
+    layout->host_state_bytes = layout->host_bytes;
     /* What is sent there during a micro-step lies behind the state, each in a place of its own. */
     for (int i = 0; i < layout->stay_count; ++i) {
         int buffer = layout->stays[i].buffer;

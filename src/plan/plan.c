@@ -80,6 +80,9 @@ void ull__plan_account(const struct ull__planner *planner, struct ull__plan *pla
     plan->persistent_bytes = program->persistent_bytes - state + kept_state;
     plan->bound_bytes = plan->persistent_bytes + plan->cost.peak_bytes;
     plan->step_seconds = seconds;
+    if (profile->meter != NULL && profile->meter->load > 0) {
+        plan->step_seconds = seconds * profile->meter->load + profile->meter->step_seconds;
+    }
 }
 
 static int64_t host_budget(const struct ull__planner *planner)

@@ -112,6 +112,7 @@ struct ull__plan_layout {
      * optimizer's state, what is sent there). ULL_NOT_THERE: it has no place there. */
     uint64_t *persistent_offsets, *host_offsets;
     uint64_t host_bytes;
+    uint64_t host_state_bytes; /* of these, at the beginning: the optimizer's state */
     /* Where the optimizer's state is in the host's memory: two places in the persistent region that updates take in turns. */
     uint64_t staging_offsets[2];
     uint64_t persistent_bytes, step_bytes,

@@ -23,6 +23,10 @@ struct ull__meter {
     const uint8_t *(*layouts)(void *context, const struct ull__graph *graph, const int64_t *values);
     /* Seconds; below 0: not known, the profile's rates count. */
     double (*seconds)(void *context, const struct ull__graph *graph, int node, const int64_t *values);
+    /* For ull__planner_reprice, as a training has seen it: */
+    double load;         /* a step's kernels and copies take so many times as long; 0: 1 */
+    double step_seconds; /* a step takes besides, whatever the plan */
+    double copied_per_second; /* bytes to or from the host, in the place of the profile's; 0: not known */
 };
 
 struct ull__profile {

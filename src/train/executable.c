@@ -94,6 +94,16 @@ const char *ull__executable_algorithm(const struct ull__executable *executable, 
     return executable->algorithms[item];
 }
 
+struct ull__took *ull__executable_took(struct ull__executable *executable)
+{
+    return executable->took;
+}
+
+const int64_t *ull__executable_values(const struct ull__executable *executable)
+{
+    return executable->values;
+}
+
 /* Kernels with the workspace that was planned, for each item once, whether it runs once or twice. */
 static ull_status compile(struct ull__executable *e, struct ull_error *err)
 {
@@ -156,6 +166,7 @@ static bool allocate(struct ull__executable *e)
     size_t stays = (size_t)e->request.layout->stay_count + 1;
     e->kernels = calloc(items, sizeof(*e->kernels));
     e->algorithms = calloc(items, sizeof(*e->algorithms));
+    e->took = calloc(items, sizeof(*e->took));
     e->layouts = calloc((size_t)e->request.program->graph->tensor_count + 1, 1);
     e->first_stay = calloc(buffers, sizeof(*e->first_stay));
     e->next_stay = calloc(stays, sizeof(*e->next_stay));
@@ -163,7 +174,7 @@ static bool allocate(struct ull__executable *e)
     e->staged = calloc(buffers, sizeof(*e->staged));
     e->last_forward = calloc(buffers, sizeof(*e->last_forward));
     e->waited = calloc(buffers, sizeof(*e->waited));
-    return e->kernels != NULL && e->algorithms != NULL && e->layouts != NULL &&
+    return e->kernels != NULL && e->algorithms != NULL && e->took != NULL && e->layouts != NULL &&
            e->first_stay != NULL && e->next_stay != NULL && e->workspace_stay != NULL &&
            e->staged != NULL && e->last_forward != NULL && e->waited != NULL;
 }
@@ -176,6 +187,9 @@ ull_status ull__executable_create(const struct ull__executable_request *request,
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to run a plan");
     }
     made->request = *request;
+    size_t symbols = (size_t)ull__dim_symbols(request->program->graph->symbols);
+    memcpy(made->values, request->values, symbols * sizeof(*made->values));
+    made->request.values = made->values;
     if (!allocate(made)) {
         ull__executable_destroy(made);
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to run a plan");
@@ -209,6 +223,7 @@ void ull__executable_destroy(struct ull__executable *e)
     }
     free(e->kernels);
     free(e->algorithms);
+    free(e->took);
     free(e->layouts);
     free(e->first_stay);
     free(e->next_stay);

@@ -44,7 +44,7 @@ struct ull__executable_request {
 
 struct ull__executable;
 
-/* ULL_E_NOT_FOUND: an operator that the backend does not have. ULL_E_NO_MEMORY. What it was given must outlive it. */
+/* ULL_E_NOT_FOUND: an operator that the backend does not have. ULL_E_NO_MEMORY. What it was given must outlive it, but for `values`. */
 ull_status ull__executable_create(const struct ull__executable_request *request,
                                   struct ull__executable **executable, struct ull_error *err);
 void ull__executable_destroy(struct ull__executable *executable);
@@ -57,6 +57,9 @@ void ull__executable_update(struct ull__executable *executable);
 /* Where an input of the graph is to be written before a micro-step, or a persistent tensor lies. NULL: it has no place. */
 void *ull__executable_address(const struct ull__executable *executable, int tensor);
 const uint8_t *ull__executable_layouts(const struct ull__executable *executable);
+const int64_t *ull__executable_values(const struct ull__executable *executable);
+/* By item: what its kernel took while the backend timed, since the caller set it to zeros. After synchronize. */
+struct ull__took *ull__executable_took(struct ull__executable *executable);
 /* "conv2d: brgconv:avx512_core", by item. */
 const char *ull__executable_algorithm(const struct ull__executable *executable, int item);
 

@@ -8,6 +8,8 @@ struct ull__executable {
     struct ull__executable_request request;
     struct ull__kernel **kernels; /* by item */
     const char **algorithms;
+    struct ull__took *took; /* by item: what its runs took since they were last asked for */
+    int64_t values[ULL_SYMBOLS];
     uint8_t *layouts;                               /* by tensor */
     struct ull__segment *prologue, *micro, *update; /* NULL: nothing to do */
 

@@ -1,5 +1,5 @@
 /* meter.c: see meter.h. */
-#include "meter.h"
+#include "meter_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,111 +12,11 @@
 
 enum { TIMES = 3, MOST_SAMPLES = 64 };
 
-struct entry {
-    uint64_t key; /* 0: free */
-    int64_t workspace;
-    const char *algorithm; /* static text; NULL: none */
-    double fixed, each;    /* seconds: of a run, and of a sample; each below 0: not known */
-    double ratio;          /* of what it took in a training to that; 0: it was not seen in one */
-};
-
-struct table {
-    struct entry *entries;
-    size_t room, count;
-};
-
-struct ull__meter_of {
-    struct ull__meter meter;
-    struct ull__backend *backend;
-    uint64_t room;
-    char *scratch; /* room bytes; NULL until something is measured, or there is no memory */
-    uint64_t at;   /* the next place there */
-    struct table workspaces, times;
-    /* Of the last graph and sizes that were asked about. */
-    const struct ull__graph *graph;
-    int64_t values[ULL_SYMBOLS];
-    uint8_t *layouts;
-    int tensors;
-    char missing[256];
-};
-
 /* --- What is known --- */
 
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
-{
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < size; ++i) {
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
-static uint64_t mix_tensor(uint64_t hash, const struct ull__meter_of *meter, int tensor, bool sizes)
-{
-    if (tensor == ULL_NONE) {
-        return mix(hash, "none", 4);
-    }
-    const struct ull__tensor *of = &meter->graph->tensors[tensor];
-    hash = mix(hash, &of->type, sizeof(of->type));
-    hash = mix(hash, &meter->layouts[tensor], 1);
-    for (int i = 0; i < of->rank; ++i) {
-        int64_t size =
-            sizes ? ull__dim_value(meter->graph->symbols, of->dims[i], meter->values) : of->dims[i];
-        hash = mix(hash, &size, sizeof(size));
-    }
-    return mix(hash, &of->rank, sizeof(of->rank));
-}
-
-/* A node by what it does; with the sizes as they are, or for any number of samples. */
-static uint64_t key_of(const struct ull__meter_of *meter, int node, bool sizes)
-{
-    const struct ull__node *of = &meter->graph->nodes[node];
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    hash = mix(hash, of->op->name, strlen(of->op->name));
-    hash = mix(hash, &of->attrs, sizeof(of->attrs));
-    for (int i = 0; i < of->input_count; ++i) {
-        hash = mix_tensor(hash, meter, of->inputs[i], sizes);
-    }
-    for (int i = 0; i < of->output_count; ++i) {
-        hash = mix_tensor(hash, meter, of->outputs[i], sizes);
-    }
-    return hash != 0 ? hash : 1;
-}
-
-static struct entry *look(const struct table *table, uint64_t key)
-{
-    for (size_t i = table->room > 0 ? key % table->room : 0; table->room > 0;
-         i = (i + 1) % table->room) {
-        if (table->entries[i].key == key || table->entries[i].key == 0) {
-            return &table->entries[i];
-        }
-    }
-    return NULL;
-}
-
-/* The entry of a key, new if its key is 0 before; NULL without memory. */
-static struct entry *entry_of(struct table *table, uint64_t key)
-{
-    if (2 * table->count >= table->room) {
-        struct table larger = {calloc(2 * table->room + 256, sizeof(*larger.entries)),
-                               2 * table->room + 256, 0};
-        if (larger.entries == NULL) {
-            return NULL;
-        }
-        for (size_t i = 0; i < table->room; ++i) {
-            if (table->entries[i].key != 0) {
-                *look(&larger, table->entries[i].key) = table->entries[i];
-                larger.count += 1;
-            }
-        }
-        free(table->entries);
-        *table = larger;
-    }
-    return look(table, key);
-}
-
 /* Layouts are asked for once for each graph and size. */
-static bool turn_to(struct ull__meter_of *meter, const struct ull__graph *graph, const int64_t *values)
+bool ull__meter_turn_to(struct ull__meter_of *meter, const struct ull__graph *graph,
+                        const int64_t *values)
 {
     size_t symbols = (size_t)ull__dim_symbols(graph->symbols) * sizeof(*values);
     if (meter->graph == graph && meter->tensors == graph->tensor_count &&
@@ -146,15 +46,16 @@ static struct ull__selecting selecting(const struct ull__meter_of *meter, int no
 }
 
 /* What the backend would run a node with; NULL without memory. */
-static const struct entry *selected(struct ull__meter_of *meter, const struct ull__graph *graph,
-                                    int node, const int64_t *values)
+static const struct ull__meter_entry *selected(struct ull__meter_of *meter,
+                                               const struct ull__graph *graph, int node,
+                                               const int64_t *values)
 {
-    if (!turn_to(meter, graph, values)) {
+    if (!ull__meter_turn_to(meter, graph, values)) {
         return NULL;
     }
-    uint64_t key = key_of(meter, node, true);
-    struct entry *entry = entry_of(&meter->workspaces, key);
-    if (entry != NULL && entry->key == 0) {
+    uint64_t key = ull__meter_key(meter, node, true);
+    struct ull__meter_entry *entry = ull__meter_entry_of(&meter->sized, key);
+    if (entry != NULL && !entry->selected) {
         struct ull__selection selection;
         struct ull__selecting what = selecting(meter, node, values);
         struct ull_error error;
@@ -162,10 +63,11 @@ static const struct entry *selected(struct ull__meter_of *meter, const struct ul
         if (!fine && meter->missing[0] == '\0') {
             snprintf(meter->missing, sizeof(meter->missing), "%.250s", error.message);
         }
-        *entry = (struct entry){.key = key,
-                                .workspace = fine ? selection.workspace : -1,
-                                .algorithm = fine ? selection.algorithm : NULL};
-        meter->workspaces.count += 1;
+        meter->sized.count += entry->key == 0;
+        entry->key = key;
+        entry->selected = true;
+        entry->workspace = fine ? selection.workspace : -1;
+        entry->algorithm = fine ? selection.algorithm : NULL;
     }
     return entry;
 }
@@ -176,23 +78,23 @@ static int64_t workspace_of(void *context, const struct ull__graph *graph, int n
     if ((graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) != 0) {
         return 0; /* no kernel: the backend's own */
     }
-    const struct entry *entry = selected(context, graph, node, values);
+    const struct ull__meter_entry *entry = selected(context, graph, node, values);
     return entry != NULL ? entry->workspace : -1;
 }
 
 static const char *algorithm_of(void *context, const struct ull__graph *graph, int node,
                                 const int64_t *values)
 {
-    const struct entry *entry = (graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) == 0
-                                    ? selected(context, graph, node, values)
-                                    : NULL;
+    const struct ull__meter_entry *entry = (graph->nodes[node].op->flags & ULL_OP_COLLECTIVE) == 0
+                                               ? selected(context, graph, node, values)
+                                               : NULL;
     return entry != NULL ? entry->algorithm : NULL;
 }
 
 static const uint8_t *layouts_of(void *context, const struct ull__graph *graph, const int64_t *values)
 {
     struct ull__meter_of *meter = context;
-    return turn_to(meter, graph, values) ? meter->layouts : NULL;
+    return ull__meter_turn_to(meter, graph, values) ? meter->layouts : NULL;
 }
 
 /* --- Measuring --- */
@@ -311,7 +213,8 @@ static bool get_scratch(struct ull__meter_of *meter)
     return meter->scratch != NULL;
 }
 
-static void fit_line(struct ull__meter_of *meter, int node, int64_t planned, struct entry *entry)
+static void fit_line(struct ull__meter_of *meter, int node, int64_t planned,
+                     struct ull__meter_entry *entry)
 {
     int64_t values[ULL_SYMBOLS], many = planned < MOST_SAMPLES ? planned : MOST_SAMPLES;
     bool batched = with_batch(meter, many, values);
@@ -339,29 +242,29 @@ static void fit_line(struct ull__meter_of *meter, int node, int64_t planned, str
     entry->fixed = fixed >= 0 ? fixed : 0;
 }
 
-static int64_t batch_of(const struct ull__graph *graph, const int64_t *values)
+int64_t ull__meter_batch(const struct ull__graph *graph, const int64_t *values)
 {
     int symbol = ull__dim_symbol_find(graph->symbols, "batch");
     return symbol >= 0 ? values[symbol] : 1;
 }
 
 /* What is known of a node's times, measured now if there is room to; NULL: nothing. */
-static struct entry *timed(struct ull__meter_of *meter, const struct ull__graph *graph, int node,
-                           const int64_t *values)
+static struct ull__meter_entry *timed(struct ull__meter_of *meter, const struct ull__graph *graph,
+                                      int node, const int64_t *values)
 {
-    if ((meter->room == 0 && meter->times.count == 0) || !turn_to(meter, graph, values) ||
+    if (!ull__meter_turn_to(meter, graph, values) || (meter->room == 0 && meter->times.count == 0) ||
         (graph->nodes[node].op->flags & (ULL_OP_COPY | ULL_OP_COLLECTIVE)) != 0) {
         return NULL;
     }
-    uint64_t key = key_of(meter, node, false);
-    struct entry *entry = entry_of(&meter->times, key);
+    uint64_t key = ull__meter_key(meter, node, false);
+    struct ull__meter_entry *entry = ull__meter_entry_of(&meter->times, key);
     if (entry != NULL && entry->key == 0) {
         if (meter->room == 0 || !get_scratch(meter)) {
             return NULL;
         }
         entry->key = key;
         meter->times.count += 1;
-        fit_line(meter, node, batch_of(graph, values), entry);
+        fit_line(meter, node, ull__meter_batch(graph, values), entry);
     }
     return entry != NULL && entry->each >= 0 ? entry : NULL;
 }
@@ -370,11 +273,12 @@ static double seconds_of(void *context, const struct ull__graph *graph, int node
                          const int64_t *values)
 {
     struct ull__meter_of *meter = context;
-    const struct entry *entry = timed(meter, graph, node, values);
-    if (entry == NULL) {
+    int64_t batch = ull__meter_batch(graph, values);
+    if (timed(meter, graph, node, values) == NULL && meter->operator_count == 0) {
         return -1;
     }
-    return entry->fixed + entry->each * (double)batch_of(graph, values);
+    struct ull__meter_kernel kernel = ull__meter_kernel(meter, node, batch);
+    return ull__meter_price(meter, &kernel);
 }
 
 ull_status ull__meter_create(struct ull__backend *backend, uint64_t room,
@@ -401,7 +305,7 @@ void ull__meter_destroy(struct ull__meter_of *meter)
         return;
     }
     ull__meter_rest(meter);
-    free(meter->workspaces.entries);
+    free(meter->sized.entries);
     free(meter->times.entries);
     free(meter->layouts);
     free(meter);
@@ -424,7 +328,7 @@ const void *ull__meter_times(const struct ull__meter_of *meter, size_t *size)
 
 bool ull__meter_take_times(struct ull__meter_of *meter, const void *times, size_t size)
 {
-    struct table taken = {malloc(size + 1), size / sizeof(*taken.entries), 0};
+    struct ull__meter_table taken = {malloc(size + 1), size / sizeof(*taken.entries), 0};
     if (taken.entries == NULL) {
         return false;
     }

@@ -260,7 +260,8 @@ static ull_status launch(struct recording *r, int place, struct ull_error *err)
                                .outputs = outputs,
                                .workspace =
                                    workspace != ULL_NONE ? ull__executable_stay(e, workspace) : NULL,
-                               .skip = (const bool *)ull__executable_at(e, node->predicate, place)};
+                               .skip = (const bool *)ull__executable_at(e, node->predicate, place),
+                               .took = &e->took[placed->item]};
     if (status == ULL_OK && (node->op->flags & ULL_OP_COLLECTIVE) != 0) {
         collective(r, node, operands);
     } else if (status == ULL_OK) {

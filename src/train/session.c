@@ -159,6 +159,39 @@ static struct needs needs_of(const struct ull__session *session)
     return needs;
 }
 
+static void give_back_host(struct ull__session *session, char *region)
+{
+    ull_pool_free(session->host_pool, region, NULL);
+    ull_pool_trim(session->host_pool, UINT64_MAX, NULL);
+}
+
+/* A larger second region. The optimizer's state, which is at its beginning in all plans, goes along. */
+static ull_status grow_host(struct ull__session *session, uint64_t bytes, struct ull_error *err)
+{
+    char *before = session->arena.host, *made = NULL;
+    uint64_t state = ull__session_longest(session)->layout.host_state_bytes;
+    uint64_t held = before != NULL && state > 0 ? pages(session->host_device, session->host_room) : 0;
+    if (before != NULL && held == 0) {
+        give_back_host(session, before);
+        session->arena.host = before = NULL;
+        session->host_room = 0;
+    }
+    ull_status status = open_pool(held + bytes, &session->host_device, &session->host_pool, err);
+    if (status == ULL_OK) {
+        status = request(session->host_pool, bytes, "what is in the host's memory", &made, err);
+    }
+    if (status == ULL_OK && before != NULL) {
+        memcpy(made, before, state);
+        give_back_host(session, before);
+        status = open_pool(bytes, &session->host_device, &session->host_pool, err);
+    }
+    if (made != NULL) {
+        session->arena.host = made;
+        session->host_room = bytes;
+    }
+    return status;
+}
+
 static ull_status take_regions(struct ull__session *session, struct ull_error *err)
 {
     const struct needs needs = needs_of(session);
@@ -180,15 +213,8 @@ static ull_status take_regions(struct ull__session *session, struct ull_error *e
         status = request(session->pool, needs.step, "a step", &session->arena.step, err);
         session->step_room = needs.step;
     }
-    if (status == ULL_OK && needs.host > 0 && session->host_room < needs.host) {
-        status = open_pool(needs.host, &session->host_device, &session->host_pool, err);
-        if (status == ULL_OK) {
-            status = request(session->host_pool, needs.host, "what is in the host's memory",
-                             &session->arena.host, err);
-            session->host_room = needs.host;
-        }
-    }
-    return status;
+    return status == ULL_OK && session->host_room < needs.host ? grow_host(session, needs.host, err)
+                                                               : status;
 }
 
 /* --- Plans --- */
@@ -200,6 +226,7 @@ static void drop_executables(struct ull__session *session)
         ull__executable_destroy(bucket->full);
         ull__executable_destroy(bucket->rest);
         bucket->full = bucket->rest = NULL;
+        ull__session_pace_end(bucket);
         ull__forward_destroy(session, bucket->forward);
         bucket->forward = NULL;
         ull__plan_layout_finish(&bucket->layout);
@@ -294,6 +321,9 @@ static ull_status take_plans(struct ull__session *session, const int *plans, str
     for (int i = 0; i < session->bucket_count; ++i) {
         session->buckets[i].ran = false;
         session->buckets[i].reached_step = 0;
+        if (status == ULL_OK) {
+            status = ull__session_pace_begin(session, &session->buckets[i], err);
+        }
     }
     return status;
 }
@@ -334,6 +364,7 @@ ull_status ull__session_create(const struct ull__session_options *options,
     made->backend = options->backend;
     made->budget = options->budget_bytes;
     made->given = ULL_NONE;
+    made->load = 1;
     made->loss_scale = options->initial_loss_scale > 0 ? options->initial_loss_scale : 65536;
     uint64_t room =
         options->budget_bytes / 2 < MOST_MEASURING ? options->budget_bytes / 2 : MOST_MEASURING;
@@ -371,6 +402,7 @@ void ull__session_destroy(struct ull__session *session)
     ull_device_close(session->host_device);
     for (int i = 0; i < session->bucket_count; ++i) {
         ull__planner_destroy(session->buckets[i].planner);
+        free(session->buckets[i].planned_seconds);
     }
     ull__meter_destroy(session->meter);
     free(session->x);
@@ -379,17 +411,38 @@ void ull__session_destroy(struct ull__session *session)
     free(session);
 }
 
+/* By the times of now. Ranks have seen different ones, so the first chooses for all. */
+static ull_status choose_again(struct ull__session *session, const struct ull__wish *wish,
+                               int *found, struct ull_error *err)
+{
+    bool chooses = session->backend->rank == 0;
+    found[0] = ULL_NONE;
+    if (chooses && (!ull__session_reprice(session) || !ull__session_choose(session, wish, found))) {
+        found[0] = ULL_NONE;
+    }
+    ull_status status = ULL_OK;
+    if (session->options.world != NULL) {
+        status = ull__world_tell(session->options.world, found,
+                                 sizeof(*found) * ULL_SESSION_BUCKETS, err);
+    }
+    return status == ULL_OK && found[0] == ULL_NONE
+               ? ull__session_nothing_fits(session, wish->budget, true, err)
+               : status;
+}
+
 ull_status ull__session_replan(struct ull__session *session, uint64_t budget_bytes, int64_t least,
                                int64_t most, bool *changed, struct ull_error *err)
 {
     struct ull__wish wish = {.budget = budget_bytes,
                              .like = ull__bucket_plan(ull__session_longest(session)),
                              .least = least,
-                             .most = most};
-    int found[ULL_SESSION_BUCKETS], before[ULL_SESSION_BUCKETS];
+                             .most = most,
+                             .stays = true};
+    int found[ULL_SESSION_BUCKETS] = {0}, before[ULL_SESSION_BUCKETS];
     bool other = false;
-    if (!ull__session_choose(session, &wish, found)) {
-        return ull__session_nothing_fits(session, budget_bytes, true, err);
+    ull_status chose = choose_again(session, &wish, found, err);
+    if (chose != ULL_OK) {
+        return chose;
     }
     for (int i = 0; i < session->bucket_count; ++i) {
         before[i] = session->buckets[i].plan;
@@ -415,9 +468,13 @@ static void info_of_peaks(struct ull__session *session, struct ull__session_info
     uint64_t expected = session->reached_forward, reached = session->reached_forward, persistent = 0;
     for (int i = 0; i < session->bucket_count; ++i) {
         const struct ull__bucket *bucket = &session->buckets[i];
-        info->buckets[i] = (struct ull__session_bucket){.length = bucket->sample_elements,
-                                                        .chosen = ull__bucket_plan(bucket),
-                                                        .step_bytes = step_of(bucket)};
+        info->buckets[i] =
+            (struct ull__session_bucket){.length = bucket->sample_elements,
+                                         .chosen = ull__bucket_plan(bucket),
+                                         .step_bytes = step_of(bucket),
+                                         .planned_seconds = bucket->planned_seconds[bucket->plan],
+                                         .predicted_seconds = ull__session_predicted(session, bucket),
+                                         .measured_seconds = ull__session_measured(bucket)};
         expected = bucket->ran ? larger(expected, step_of(bucket)) : expected;
         persistent = bucket->ran ? larger(persistent, bucket->layout.persistent_bytes) : persistent;
         reached = larger(reached, bucket->reached_step);

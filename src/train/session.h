@@ -7,6 +7,9 @@
  *     ull__session_evaluate           loss and right answers over samples, in the same memory
  *     ull__session_tensors            what a save must hold
  *
+ * Times are predicted from kernels that were measured alone, until steps have shown better (learn.c). That changes no plan: only
+ * where one is looked for anyway, by ull__session_replan, the new times decide.
+ *
  * What the batch is, how its loss is divided and what is drawn at random do not depend on the plan. No files, no clock but for
  * figures, no terminal. One thread.
  */
@@ -76,6 +79,7 @@ struct ull__step_result {
     int64_t length;   /* elements of a sample, as it ran */
     uint64_t targets; /* that count */
     double seconds;
+    double predicted_seconds; /* before it ran, by what was learned until then */
 };
 
 /* ULL_E_...: from the source, nothing was updated. */
@@ -103,7 +107,7 @@ ull_status ull__session_logits(struct ull__session *session, const void *x, int6
 
 /*
  * Takes the fastest plan that fits budget bytes and whose micro-batch is within [least, most] (0: any), in the precision and with
- * the optimizer's state where it is. ULL_E_NO_MEMORY: none; nothing has changed. *changed: whether it is another plan.
+ * the optimizer's state where it is, by times as they are now; what is there stays where no other is 5 % faster. ULL_E_NO_MEMORY: none; nothing has changed. *changed: whether it is another plan.
  * Where there are shorter models, each gets a plan; the bounds are of the longest, and `most` is of as many tokens for the others.
  */
 ull_status ull__session_replan(struct ull__session *session, uint64_t budget_bytes, int64_t least,
@@ -114,6 +118,8 @@ struct ull__session_bucket {
     int64_t length; /* elements of a sample */
     const struct ull__plan *chosen;
     uint64_t step_bytes; /* what it needs of the region of a step */
+    /* Seconds of a step: predicted from kernels alone, before the first; predicted now; the median of the last few, 0: none yet. */
+    double planned_seconds, predicted_seconds, measured_seconds;
 };
 
 struct ull__session_info {

@@ -23,6 +23,19 @@ struct ull__forward {
     float *logits_copy; /* [micro_batch * sample_targets, classes] */
 };
 
+enum { ULL_PACE_RECENT = 9 };
+
+/* How the steps of the plan in force go. */
+struct ull__pace {
+    int steps;      /* since the plan was taken */
+    double load;    /* of the machine then */
+    double kernels; /* what the plan's kernels and copies take at a load of 1; 0: not known */
+    /* Of the last steps but the first: all, and what does not depend on the plan: reading samples. */
+    double seconds[ULL_PACE_RECENT], besides[ULL_PACE_RECENT];
+    struct ull__meter_kernel *full, *rest; /* by item; of the executables */
+    double *weights;                       /* by item: runs in a step */
+};
+
 /* The model for one length of samples: a plan of its own over the regions of all. */
 struct ull__bucket {
     const struct ull__graph *model;
@@ -35,8 +48,10 @@ struct ull__bucket {
     int64_t rest_batch;
     int input, target; /* tensors of the graph */
     int64_t sample_elements, sample_targets;
-    bool ran;              /* since the plan was taken */
-    uint64_t reached_step; /* highest end, as an offset */
+    bool ran; /* since the plan was taken */
+    struct ull__pace pace;
+    double *planned_seconds; /* by plan: of a step, as it was predicted at first */
+    uint64_t reached_step;   /* highest end, as an offset */
     struct ull__forward *forward;
 };
 
@@ -71,6 +86,13 @@ struct ull__session {
     double loss_scale;
     int64_t good_steps, hysteresis_left;
     uint64_t reached_persistent, reached_forward; /* highest ends, as offsets */
+
+    /* learn.c. How many times longer than kernels said at first steps take now; seconds of a step that no plan changes. */
+    double load, besides;
+    double copied_per_second; /* at a load of 1; 0: not known */
+    bool times;               /* this step */
+    struct ull__copied copied;
+    double reading; /* seconds that samples took, in this step */
 };
 
 /* Which plans are looked for. */
@@ -79,6 +101,7 @@ struct ull__wish {
     const struct ull__plan *like; /* precision and place of the optimizer's state; NULL: any */
     bool accepted;                /* those that the options accept alone */
     int64_t least, most;          /* of a micro-batch; 0: any */
+    bool stays;                   /* what is in force, where no other is much faster */
 };
 
 /* session.c: input, target and their sizes. */
@@ -113,6 +136,21 @@ void ull__session_write_counters(struct ull__session *session);
 /* What the source gave, as the graph's input has it. */
 void ull__session_put_input(const struct ull__executable *executable, const struct ull__graph *graph,
                             int tensor, const int64_t *values, const void *from, bool tokens);
+
+/* learn.c */
+/* A plan was taken, and is priced. ULL_E_NO_MEMORY. */
+ull_status ull__session_pace_begin(struct ull__session *session, struct ull__bucket *bucket,
+                                   struct ull_error *err);
+void ull__session_pace_end(struct ull__bucket *bucket);
+void ull__session_step_begins(struct ull__session *session);
+/* seconds: of the whole step; besides: of these, of what does not depend on the plan. */
+void ull__session_step_ends(struct ull__session *session, double seconds, double besides);
+void ull__session_step_failed(struct ull__session *session);
+/* Of a step of a bucket, as it is predicted now, and the median of the last; 0: none yet. */
+double ull__session_predicted(const struct ull__session *session, const struct ull__bucket *bucket);
+double ull__session_measured(const struct ull__bucket *bucket);
+/* Prices of all plans anew. False without memory. */
+bool ull__session_reprice(struct ull__session *session);
 
 /* The shortest that holds samples of `length` elements. */
 struct ull__bucket *ull__session_bucket_for(struct ull__session *session, int64_t length);

@@ -167,6 +167,7 @@ static ull_status micro_step(struct ull__session *session, const struct ull__sou
     int64_t values[ULL_SYMBOLS];
     int64_t generator[ULL_GENERATOR_SIZE] = {(int64_t)session->options.seed,
                                              (int64_t)session->steps, first};
+    double begin = now();
     ull_status status =
         source->read(source->context, first, count, session->x, session->targets, err);
     if (status != ULL_OK) {
@@ -176,6 +177,7 @@ static ull_status micro_step(struct ull__session *session, const struct ull__sou
     ull__graph_values(graph, count, values);
     ull__session_put_input(executable, graph, bucket->input, values, session->x, session->tokens);
     ull__session_put_input(executable, graph, bucket->target, values, session->targets, true);
+    session->reading += now() - begin;
     write_control(session, "adding", &adding, sizeof(adding));
     write_control(session, "generator", generator, sizeof(generator));
     ull__executable_micro(executable);
@@ -197,9 +199,8 @@ static ull_status add_up(struct ull__session *session, double *value, struct ull
     return status;
 }
 
-ull_status ull__session_step(struct ull__session *session, const struct ull__source *source,
-                             double learning_rate, struct ull__step_result *result,
-                             struct ull_error *err)
+static ull_status step(struct ull__session *session, const struct ull__source *source,
+                       double learning_rate, struct ull__step_result *result, struct ull_error *err)
 {
     /* Ranks that share a batch have one length, so this is not by the samples of this one alone. */
     int64_t length = source->length != NULL && session->bucket_count > 1
@@ -215,8 +216,11 @@ ull_status ull__session_step(struct ull__session *session, const struct ull__sou
     uint64_t valid = source->valid(source->context, own, batch), before = session->steps;
     float rate = (float)learning_rate;
     float targets = valid > 0 || session->options.world != NULL ? (float)valid : 1;
+    double predicted = ull__session_predicted(session, bucket);
     double begin = now(), loss = 0;
     int64_t micro_steps = 0;
+    session->reading = 0;
+    ull__session_step_begins(session);
     write_control(session, "learning_rate", &rate, sizeof(rate));
     write_control(session, "target_count", &targets, sizeof(targets));
     ull__executable_prologue(bucket->full);
@@ -249,6 +253,19 @@ ull_status ull__session_step(struct ull__session *session, const struct ull__sou
                                         .micro_steps = micro_steps,
                                         .length = bucket->sample_elements,
                                         .targets = valid,
+                                        .predicted_seconds = predicted,
                                         .seconds = now() - begin};
+    ull__session_step_ends(session, result->seconds, session->reading);
     return ULL_OK;
+}
+
+ull_status ull__session_step(struct ull__session *session, const struct ull__source *source,
+                             double learning_rate, struct ull__step_result *result,
+                             struct ull_error *err)
+{
+    ull_status status = step(session, source, learning_rate, result, err);
+    if (status != ULL_OK) {
+        ull__session_step_failed(session);
+    }
+    return status;
 }

@@ -120,6 +120,29 @@ static void put_memory(FILE *file, const struct training *training,
     fprintf(file, "</table>\n");
 }
 
+static void put_times(FILE *file, const struct ull__session_info *info)
+{
+    bool several = info->bucket_count > 1;
+    fprintf(file,
+            "<h2>Seconds of a step</h2>\n<table>\n<tr>%s<td>predicted at the start</td><td>"
+            "learned</td><td>measured, median of the last</td></tr>\n",
+            several ? "<td>length</td>" : "");
+    for (int i = 0; i < info->bucket_count; ++i) {
+        const struct ull__session_bucket *bucket = &info->buckets[i];
+        fprintf(file, "<tr>");
+        if (several) {
+            fprintf(file, "<td>%lld</td>", (long long)bucket->length);
+        }
+        fprintf(file, "<td class='number'>%.3g</td><td class='number'>%.3g</td><td class='number'>",
+                bucket->planned_seconds, bucket->predicted_seconds);
+        if (bucket->measured_seconds > 0) {
+            fprintf(file, "%.3g", bucket->measured_seconds);
+        }
+        fprintf(file, "</td></tr>\n");
+    }
+    fprintf(file, "</table>\n");
+}
+
 static void put_switches(FILE *file, const struct training *training)
 {
     if (training->switch_count == 0) {
@@ -176,6 +199,7 @@ ull_status train_write_html(const struct training *training, struct ull_error *e
     put_curve(file, training, true, "Loss", "loss of each step");
     put_curve(file, training, false, "Speed", "samples a second");
     put_memory(file, training, &info);
+    put_times(file, &info);
     put_switches(file, training);
     fprintf(file, "</html>\n");
     bool fine = !ferror(file);

@@ -174,9 +174,11 @@ static void note_switch(struct training *training, const char *why)
                  train_plan_words(info.chosen, words, sizeof(words)));
         snprintf(made->why, sizeof(made->why), "%.120s", why);
     }
-    snprintf(text, sizeof(text), "step %llu: %s: now %s, %s", (unsigned long long)training->seen,
-             why, train_plan_words(info.chosen, words, sizeof(words)),
-             ull__size_text(info.predicted_peak_bytes, size));
+    snprintf(text, sizeof(text), "step %llu: %s: now %s, %s, %.3g s a step predicted",
+             (unsigned long long)training->seen, why,
+             train_plan_words(info.chosen, words, sizeof(words)),
+             ull__size_text(info.predicted_peak_bytes, size),
+             info.buckets[info.bucket_count - 1].predicted_seconds);
     train_print_note(training, text);
 }
 

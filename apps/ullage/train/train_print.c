@@ -96,6 +96,7 @@ static void print_object(const struct training *training, const struct ull__step
     key_number(&json, "epoch", (double)training->position / (double)training->samples);
     key_number(&json, "loss", result->loss);
     key_number(&json, "samples_per_second", (double)training->batch / result->seconds);
+    key_number(&json, "predicted_step_seconds", result->predicted_seconds);
     key_number(&json, "loss_scale", result->loss_scale);
     key_u64(&json, "micro_batch", (uint64_t)result->micro_batch);
     key_bool(&json, "skipped", result->skipped);
@@ -126,10 +127,12 @@ static void print_bar(const struct training *training, const struct ull__step_re
     char peak[ULL_SIZE_TEXT], left[32], bar[21] = "";
     double share = (double)training->seen / (double)training->total_steps;
     ull__session_info(training->session, &info);
+    /* What was learned does not jump with every step; where lengths differ nothing is known of those to come. */
+    double each = info.bucket_count > 1 ? result->seconds : info.buckets[0].predicted_seconds;
     for (int i = 0; i < 20; ++i) {
         bar[i] = i < (int)(share * 20) ? '#' : '.';
     }
-    print_time(result->seconds * (double)(training->total_steps - training->seen), left);
+    print_time(each * (double)(training->total_steps - training->seen), left);
     printf("%s[%s] %llu/%llu  loss %.4f", is_screen(training) ? "\r\033[K" : "", bar,
            (unsigned long long)training->seen, (unsigned long long)training->total_steps,
            result->loss);
@@ -176,6 +179,15 @@ void train_print_note(const struct training *training, const char *text)
     cli_say("%s", text);
 }
 
+/* Of a step of the plan in force: learned, as it was planned, and the median of the last ones, null if there were none. */
+static void print_times(struct ull_json *json, const struct ull__session_bucket *bucket)
+{
+    double measured = bucket->measured_seconds;
+    key_number(json, "predicted_step_seconds", bucket->predicted_seconds);
+    key_number(json, "predicted_step_seconds_at_start", bucket->planned_seconds);
+    key_number(json, "measured_step_seconds", measured > 0 ? measured : NAN);
+}
+
 static void print_buckets(struct ull_json *json, const struct ull__session_info *info)
 {
     char words[256];
@@ -187,6 +199,7 @@ static void print_buckets(struct ull_json *json, const struct ull__session_info 
         key_u64(json, "length", (uint64_t)bucket->length);
         key_u64(json, "micro_batch", (uint64_t)bucket->chosen->micro_batch);
         key_u64(json, "step_bytes", bucket->step_bytes);
+        print_times(json, bucket);
         key_string(json, "plan", train_plan_words(bucket->chosen, words, sizeof(words)));
         ull__json_object_end(json);
     }
@@ -228,7 +241,7 @@ static void print_end_object(const struct training *training, const char *stoppe
     key_number(&json, "accuracy", training->accuracy);
     key_number(&json, "eval_loss", training->eval_loss);
     key_number(&json, "seconds", training->seconds);
-    key_number(&json, "predicted_step_seconds", info.chosen->step_seconds);
+    print_times(&json, &info.buckets[info.bucket_count - 1]);
     key_string(&json, "plan", train_plan_words(info.chosen, words, sizeof(words)));
     key_u64(&json, "micro_batch", (uint64_t)info.chosen->micro_batch);
     key_string(&json, "precision", ull__precision_text(info.chosen->precision));
@@ -256,6 +269,7 @@ bool train_print_end(const struct training *training, const char *stopped)
         return fflush(stdout) == 0 && !ferror(stdout);
     }
     clear_line(training);
+    const struct ull__session_bucket *last = &info.buckets[info.bucket_count - 1];
     print_time(training->seconds, took);
     printf("%llu steps in %s, %.0f samples a second", (unsigned long long)training->seen, took,
            (double)training->position / training->seconds);
@@ -265,6 +279,11 @@ bool train_print_end(const struct training *training, const char *stopped)
     printf("\nmemory: %s at the peak, %s what was predicted",
            ull__size_text(info.measured_peak_bytes, measured),
            info.measured_peak_bytes == info.expected_peak_bytes ? "exactly" : "not");
+    if (last->measured_seconds > 0) {
+        printf("\ntime: %.3g s a step%s, %.3g predicted by what was learned, %.3g at the start",
+               last->measured_seconds, info.bucket_count > 1 ? " of the longest" : "",
+               last->predicted_seconds, last->planned_seconds);
+    }
     if (training->skipped > 0) {
         printf("; %llu steps skipped", (unsigned long long)training->skipped);
     }

@@ -21,10 +21,13 @@ is "an object for each step, and one more" "$(wc -l <<<"$OUT")" 26
 is "with what scripts rely on" \
     "$(head -n 1 <<<"$OUT" | json "[d['step'], d['loss_scale'], d['micro_batch'], d['skipped'], d['loss'] > 1, d['epoch'] > 0, d['samples_per_second'] > 0]")" \
     '[1, 1, 128, false, true, true, true]'
+is "and how long it was to take" "$(tail -n 2 <<<"$OUT" | head -n 1 | json "d['predicted_step_seconds'] > 0")" true
 last
 is "the end" "$(of "[d['event'], d['steps'], d['accuracy'] > 0.2, d['seconds'] > 0, d['outside_arena_bytes'] > 0, len(d['plan']) > 4]")" \
     '["end", 25, true, true, true, true]'
 is "memory is what was predicted" "$(of "d['measured_peak_bytes'] == d['predicted_peak_bytes']")" true
+is "time is what steps have shown" \
+    "$(of "[abs(d['predicted_step_seconds'] / d['measured_step_seconds'] - 1) < 0.001, d['predicted_step_seconds_at_start'] > 0]")" '[true, true]'
 PLAIN=$(of "d['predicted_peak_bytes']")
 
 # --- less memory: the same training ---
