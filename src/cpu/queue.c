@@ -27,6 +27,7 @@ struct worker {
 struct range {
     uintptr_t begin, end;
     _Atomic uintptr_t reached;
+    unsigned long asked; /* when, in questions */
 };
 
 struct ull__queues {
@@ -40,6 +41,7 @@ struct ull__queues {
     int events;
     struct range ranges[RANGES];
     int range_count;
+    unsigned long questions;
     struct ull__copied *copied; /* NULL: nothing is timed. What it points to is under the mutex */
     bool failed, told;          /* a collective; no other one is run. Under the mutex */
     struct ull_error failure;
@@ -72,11 +74,16 @@ uintptr_t ull__queues_reached(struct ull__queues *queues, const void *begin, con
     for (int i = 0; i < queues->range_count; ++i) {
         struct range *range = &queues->ranges[i];
         if (range->begin == (uintptr_t)begin && range->end == (uintptr_t)end) {
+            range->asked = ++queues->questions;
             return atomic_exchange(&range->reached, 0);
         }
     }
-    /* The oldest makes room. */
+    /* The one that nobody has asked about for longest makes room: regions come and go with plans. */
     int at = queues->range_count < RANGES ? queues->range_count++ : 0;
+    for (int i = 0; i < queues->range_count; ++i) {
+        at = queues->ranges[i].asked < queues->ranges[at].asked ? i : at;
+    }
+    queues->ranges[at].asked = ++queues->questions;
     queues->ranges[at].begin = (uintptr_t)begin;
     queues->ranges[at].end = (uintptr_t)end;
     atomic_store(&queues->ranges[at].reached, 0);

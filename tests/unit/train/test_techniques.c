@@ -26,6 +26,8 @@ enum { FEW = 1 };
 enum { FEW = 0 };
 #endif
 
+/* Whose activations are large enough to be sent. */
+#define LONG "gpt-char:context=256,vocab=20,layers=1,width=128,heads=1"
 #define PICTURES "resnet20:image=8,channels=3,width=8,classes=10"
 #define TOKENS "gpt-char:context=12,vocab=20,layers=2,width=32,heads=2,dropout=0.1"
 
@@ -231,6 +233,49 @@ static void accumulation_is_the_same_training(void **state)
 }
 
 /* Between steps a plan may change: weights stay, the training goes on. */
+static bool has_state_there(void *context, int64_t length, const struct ull__plan *plan)
+{
+    (void)context;
+    (void)length;
+    return plan->offload_optimizer;
+}
+
+/* With the optimizer's state in it, which goes along. */
+static void the_second_region_may_grow(void **state)
+{
+    (void)state;
+    struct ull__session_options o = options(UINT64_C(1) << 32, 8);
+    o.accepts = has_state_there;
+    o.plan.max_accumulation = 1;
+    o.plan.host_bytes = INT64_C(1) << 30;
+    /* Copies take little time, and kernels much: what does not stay is sent. */
+    struct ull__profile profile = trainee_profile;
+    profile.link_per_second = 1e13;
+    profile.matrix_per_second = profile.flops_per_second = 1e7;
+    o.plan.profile = &profile;
+    struct trainee *a = trainee_create(LONG, o), *b = trainee_create(LONG, o);
+    struct ull__session_info before, after;
+    int grown = 0;
+    for (int i = 0; i < 100 && grown < 2; ++i) {
+        bool changed;
+        ull__session_info(b->session, &before);
+        trainee_step(a, 0.001);
+        trainee_step(b, 0.001);
+        if (ull__session_replan(b->session, before.predicted_peak_bytes * 9 / 10, 0, 0, &changed,
+                                NULL) != ULL_OK) {
+            break;
+        }
+        ull__session_info(b->session, &after);
+        assert_true(after.chosen->offload_optimizer);
+        grown += after.host_bytes > before.host_bytes;
+        assert_true(trainee_step(a, 0.001) == trainee_step(b, 0.001));
+    }
+    assert_true(grown > 0);
+    assert_true(trainee_same(a, b));
+    trainee_destroy(a);
+    trainee_destroy(b);
+}
+
 static void a_plan_may_change(void **state)
 {
     (void)state;
@@ -303,6 +348,7 @@ int main(void)
         cmocka_unit_test(any_order_gives_the_same_bits),
         cmocka_unit_test(accumulation_is_the_same_training),
         cmocka_unit_test(a_plan_may_change),
+        cmocka_unit_test(the_second_region_may_grow),
         cmocka_unit_test(overflows_are_skipped),
 #endif
     };

@@ -86,7 +86,7 @@ struct trainee *trainee_create(const char *model, struct ull__session_options op
     }
     options.model = made->graph;
     options.seed = options.seed > 0 ? options.seed : 5;
-    options.plan.profile = &trainee_profile;
+    options.plan.profile = options.plan.profile != NULL ? options.plan.profile : &trainee_profile;
     options.plan.attrs.momentum = options.plan.attrs.momentum > 0 ? options.plan.attrs.momentum : 0.9;
     options.plan.attrs.beta1 = 0.9;
     options.plan.attrs.beta2 = 0.99;
