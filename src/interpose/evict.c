@@ -131,7 +131,7 @@ static bool receive(struct convoy *convoy, bool drained)
 {
     for (; convoy->first < convoy->last; convoy->first++) {
         size_t at = convoy->first % ON_THE_WAY;
-        if (!drained && ull__ring_begun() < convoy->end[at] + ull__ring_depth())
+        if (!drained && ull__ring_over() < convoy->end[at])
             return true;
         if (!convoy->arrived(convoy, convoy->piece[at]))
             return false;
@@ -145,7 +145,7 @@ static bool send(struct convoy *convoy, struct ull__piece *piece)
     if (convoy->last - convoy->first == ON_THE_WAY && !(ull__ring_drain() && receive(convoy, true)))
         return false;
     convoy->piece[convoy->last % ON_THE_WAY] = piece;
-    convoy->end[convoy->last++ % ON_THE_WAY] = UINT64_MAX - RING_MOST; /* not yet */
+    convoy->end[convoy->last++ % ON_THE_WAY] = UINT64_MAX; /* not yet */
     if (!send_chunks(piece))
         return false;
     convoy->end[(convoy->last - 1) % ON_THE_WAY] = ull__ring_begun();

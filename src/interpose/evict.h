@@ -47,7 +47,7 @@ bool ull__host_has(uint64_t bytes, uint64_t *left);
 
 /* --- ring.c: the copies --------------------------------------------------------------------------------------- */
 
-enum { RING_BUFFER = 8 << 20, RING_DIRECT = 64 << 20, RING_MOST = 32 };
+enum { RING_BUFFER = 8 << 20, RING_DIRECT = 64 << 20, RING_MOST = 64 };
 
 /* In the context that is current; out: from the device. */
 bool ull__ring_open(bool out);
@@ -57,9 +57,9 @@ void ull__ring_close(void);
  * (`direct`). False: the device failed.
  */
 bool ull__ring_copy(unsigned char *host, CUdeviceptr device, size_t bytes, bool direct);
-/* Copies begun so far; copy number n is over once the count is n + ull__ring_depth() or more, and after a drain. */
+/* Copies begun so far, and how many of them are known to be where they shall be, the oldest first; all are after a drain. */
 uint64_t ull__ring_begun(void);
-uint64_t ull__ring_depth(void);
+uint64_t ull__ring_over(void);
 /* Everything that was begun is where it shall be. */
 bool ull__ring_drain(void);
 void ull__ring_forget(void);

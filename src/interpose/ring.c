@@ -5,6 +5,11 @@
  * threads of ours copy between these and that memory at the same time: into new pages as fast as these can be
  * touched, into pages that are there about as fast as the bus (55 GB/s with 16 threads beside an H200).
  *
+ * What the threads do is bound by the processor's caches: the device's copies are large, for the sake of the bus, but a thread
+ * takes a part of one, a huge page, which the kernel has just filled with zeros there; and there are no more buffers than
+ * are needed, so that a thread finds what the device wrote in a cache still. Who waits is woken only if there is
+ * something for it.
+ *
  * The buffers are made with the first copy that needs them: of huge pages that the threads touch, which are then
  * pinned at 40 GB/s, where cuMemHostAlloc does 3.
  *
@@ -16,11 +21,12 @@
 
 #include "evict.h"
 
-enum { MOST_WORKERS = RING_MOST / 2, HUGE_PAGE = 2 << 20, SMALL_PAGE = 4096 };
+enum { MOST_WORKERS = 16, HUGE_PAGE = 2 << 20, SMALL_PAGE = 4096, PART = HUGE_PAGE };
+enum { PARTS = RING_BUFFER / PART, ON_DEVICE = 3 };
 
 enum buffer_state { BUFFER_FREE, BUFFER_DEVICE, BUFFER_HOST, BUFFER_READY };
 
-/* One chunk on its way. Out: the device fills it, a worker empties it. Back: the other way round. */
+/* One chunk on its way. Out: the device fills its buffer, workers empty it. Back: the other way round. */
 struct buffer {
     enum buffer_state state;
     bool direct;
@@ -28,73 +34,109 @@ struct buffer {
     unsigned char *host;
     CUdeviceptr device;
     size_t bytes;
+    size_t page,
+        pages; /* of the pinned memory: its first, and how many it takes up, with what was left out before it */
+    size_t taken, left; /* by the workers, and not copied by them yet */
 };
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed, filled; /* for the mover; for the workers: there is something to copy */
     struct buffer buffers[RING_MOST];
-    int count, running, touched;
-    uint64_t next; /* chunk number: buffers are used in turn */
-    uint64_t done; /* chunks whose buffer is free again */
+    int workers, running, touched;
+    uint64_t next;     /* chunk number: they take buffers, and pages, in turn */
+    uint64_t done;     /* chunks that went their first step */
+    uint64_t over;     /* chunks whose buffer is free again */
+    size_t pages;      /* that there are */
+    size_t page, used; /* the next one, and how many are in use */
+    size_t on_device;  /* bytes; on the way out */
     bool out, stop, registered;
     void *memory;          /* mapped, where `pinned` is in it */
-    unsigned char *pinned; /* count buffers; NULL: not needed so far */
+    unsigned char *pinned; /* NULL: not needed so far */
     CUstream stream;
-} ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} ring = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .changed = PTHREAD_COND_INITIALIZER,
+          .filled = PTHREAD_COND_INITIALIZER};
 
 void ull__ring_forget(void)
 {
     memset(&ring, 0, sizeof ring);
     pthread_mutex_init(&ring.lock, NULL);
     pthread_cond_init(&ring.changed, NULL);
+    pthread_cond_init(&ring.filled, NULL);
+}
+
+static struct buffer *buffer_of(uint64_t number)
+{
+    return &ring.buffers[number % RING_MOST];
 }
 
 static unsigned char *pinned_of(const struct buffer *buffer)
 {
-    return buffer->direct ? buffer->host
-                          : ring.pinned + (size_t)(buffer - ring.buffers) * RING_BUFFER;
+    return buffer->direct ? buffer->host : ring.pinned + buffer->page * HUGE_PAGE;
+}
+
+static size_t buffers_bytes(void)
+{
+    return ring.pages * HUGE_PAGE;
 }
 
 /* --- workers ---------------------------------------------------------------------------------------------- */
 
-static void touch(unsigned char *at, size_t bytes)
+/* Every so many huge pages of the buffers. */
+static void touch(size_t from)
 {
-    for (size_t i = 0; i < bytes; i += SMALL_PAGE)
-        *(volatile unsigned char *)(at + i) = 0;
+    for (size_t at = from * HUGE_PAGE; at < buffers_bytes(); at += (size_t)ring.workers * HUGE_PAGE)
+        for (size_t i = 0; i < HUGE_PAGE; i += SMALL_PAGE)
+            *(volatile unsigned char *)(ring.pinned + at + i) = 0;
+}
+
+/* The next part that somebody has to copy, the oldest chunk's first. */
+static struct buffer *take_part(size_t *at, size_t *bytes)
+{
+    for (uint64_t number = ring.over; number < ring.next; number++) {
+        struct buffer *buffer = buffer_of(number);
+        if (buffer->state != BUFFER_HOST || buffer->taken == buffer->bytes)
+            continue;
+        *at = buffer->taken;
+        *bytes = buffer->bytes - *at < PART ? buffer->bytes - *at : PART;
+        buffer->taken += *bytes;
+        return buffer;
+    }
+    return NULL;
 }
 
 /* Copies what is in buffers' hands to or from ordinary memory. */
 static void *work(void *data)
 {
-    touch(data, 2 * (size_t)RING_BUFFER);
+    touch((size_t)(uintptr_t)data);
     pthread_mutex_lock(&ring.lock);
     ring.touched++;
-    pthread_cond_broadcast(&ring.changed);
+    pthread_cond_signal(&ring.changed);
     for (;;) {
-        struct buffer *mine = NULL;
-        for (int i = 0; i < ring.count && !mine; i++)
-            if (ring.buffers[i].state == BUFFER_HOST)
-                mine = &ring.buffers[i];
-        if (!mine) {
+        size_t at, bytes;
+        struct buffer *buffer = take_part(&at, &bytes);
+        if (!buffer) {
             if (ring.stop)
                 break;
-            pthread_cond_wait(&ring.changed, &ring.lock);
+            pthread_cond_wait(&ring.filled, &ring.lock);
             continue;
         }
-        mine->state = BUFFER_DEVICE; /* nobody else's */
         bool out = ring.out;
         pthread_mutex_unlock(&ring.lock);
         if (out)
-            memcpy(mine->host, pinned_of(mine), mine->bytes);
+            memcpy(buffer->host + at, pinned_of(buffer) + at, bytes);
         else
-            memcpy(pinned_of(mine), mine->host, mine->bytes);
+            memcpy(pinned_of(buffer) + at, buffer->host + at, bytes);
         pthread_mutex_lock(&ring.lock);
-        mine->state = out ? BUFFER_FREE : BUFFER_READY;
-        pthread_cond_broadcast(&ring.changed);
+        buffer->left -= bytes;
+        if (buffer->left > 0)
+            continue;
+        buffer->state = out ? BUFFER_FREE : BUFFER_READY;
+        pthread_cond_signal(&ring.changed);
     }
     ring.running--;
-    pthread_cond_broadcast(&ring.changed);
+    pthread_cond_signal(&ring.changed);
     pthread_mutex_unlock(&ring.lock);
     return NULL;
 }
@@ -103,23 +145,23 @@ static void end_workers(void)
 {
     pthread_mutex_lock(&ring.lock);
     ring.stop = true;
-    pthread_cond_broadcast(&ring.changed);
+    pthread_cond_broadcast(&ring.filled);
     while (ring.running > 0)
         pthread_cond_wait(&ring.changed, &ring.lock);
     pthread_mutex_unlock(&ring.lock);
 }
 
-/* Each touches its two buffers first. False: there are none. */
+/* Together they touch the buffers first. False: there are none. */
 static bool start_workers(void)
 {
     int started = 0;
     ring.stop = false;
     ring.touched = 0;
-    for (int i = 0; i < ring.count / 2; i++) {
+    for (int i = 0; i < ring.workers; i++) {
         pthread_mutex_lock(&ring.lock);
         ring.running++;
         pthread_mutex_unlock(&ring.lock);
-        bool good = ull__own_thread(work, ring.pinned + (size_t)i * 2 * RING_BUFFER) == 0;
+        bool good = ull__own_thread(work, (void *)(uintptr_t)i) == 0;
         pthread_mutex_lock(&ring.lock);
         if (!good)
             ring.running--;
@@ -134,11 +176,6 @@ static bool start_workers(void)
 }
 
 /* --- buffers ---------------------------------------------------------------------------------------------- */
-
-static size_t buffers_bytes(void)
-{
-    return (size_t)ring.count * RING_BUFFER;
-}
 
 static void drop_buffers(void)
 {
@@ -192,14 +229,13 @@ static bool make_buffers(void)
 void ull__ring_close(void)
 {
     end_workers();
-    for (int i = 0; i < ring.count; i++)
+    for (int i = 0; i < RING_MOST; i++)
         if (ring.buffers[i].event)
             ull__driver->cuEventDestroy_v2(ring.buffers[i].event);
     if (ring.stream)
         ull__driver->cuStreamDestroy_v2(ring.stream);
     drop_buffers();
     ring.stream = NULL;
-    ring.count = 0;
     memset(ring.buffers, 0, sizeof ring.buffers);
 }
 
@@ -210,13 +246,16 @@ bool ull__ring_open(bool out)
     int workers = ull__mover_threads();
     ring.out = out;
     ring.stop = false;
-    ring.next = ring.done = 0;
-    ring.count = 2 * (workers > MOST_WORKERS ? MOST_WORKERS : workers);
+    ring.next = ring.done = ring.over = 0;
+    ring.page = ring.used = ring.on_device = 0;
+    ring.workers = workers > MOST_WORKERS ? MOST_WORKERS : workers;
+    /* As many as are copied at a time, as many again to go on with, and those that are with the device. */
+    ring.pages = ((size_t)ring.workers + PARTS - 1) / PARTS * PARTS * 2 + ON_DEVICE * PARTS;
     /* A card that is full has no memory for a stream. Nothing else runs, so the default one does as well. */
     if (real->cuStreamCreate(&ring.stream, NON_BLOCKING) != CUDA_SUCCESS)
         ring.stream = NULL;
     bool good = true;
-    for (int i = 0; good && i < ring.count; i++)
+    for (int i = 0; good && i < RING_MOST; i++)
         good = real->cuEventCreate(&ring.buffers[i].event,
                                    CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC) == CUDA_SUCCESS;
     if (!good)
@@ -230,7 +269,18 @@ static void set_state(struct buffer *buffer, enum buffer_state state)
 {
     pthread_mutex_lock(&ring.lock);
     buffer->state = state;
-    pthread_cond_broadcast(&ring.changed);
+    pthread_mutex_unlock(&ring.lock);
+}
+
+/* To the workers. */
+static void hand_over(struct buffer *buffer)
+{
+    pthread_mutex_lock(&ring.lock);
+    buffer->taken = 0;
+    buffer->left = buffer->bytes;
+    buffer->state = BUFFER_HOST;
+    for (size_t at = 0; at < buffer->bytes; at += PART)
+        pthread_cond_signal(&ring.filled);
     pthread_mutex_unlock(&ring.lock);
 }
 
@@ -255,7 +305,6 @@ static bool begin_in(struct buffer *buffer)
 static bool begin_out(struct buffer *buffer)
 {
     const union ull__cuda *real = ull__driver;
-    set_state(buffer, BUFFER_DEVICE);
     return real->cuMemcpyDtoHAsync_v2(pinned_of(buffer), buffer->device, buffer->bytes,
                                       ring.stream) == CUDA_SUCCESS &&
            real->cuEventRecord(buffer->event, ring.stream) == CUDA_SUCCESS;
@@ -267,39 +316,63 @@ static bool begin_out(struct buffer *buffer)
  */
 static bool step(void)
 {
-    struct buffer *oldest = &ring.buffers[ring.done++ % (uint64_t)ring.count];
+    struct buffer *oldest = buffer_of(ring.done++);
     if (!ring.out) {
         wait_state(oldest, BUFFER_READY);
         return begin_in(oldest);
     }
     bool good = ull__driver->cuEventSynchronize(oldest->event) == CUDA_SUCCESS;
-    set_state(oldest, good && !oldest->direct ? BUFFER_HOST : BUFFER_FREE);
+    ring.on_device -= oldest->bytes;
+    if (good && !oldest->direct)
+        hand_over(oldest);
+    else
+        set_state(oldest, BUFFER_FREE);
     return good;
 }
 
 /*
- * How many chunks may be with the device. Out, a chunk is given to the workers by the mover, so not all buffers may wait
- * for the device: the workers would get one at a time. A quarter keeps the bus busy, the rest keeps the workers so.
+ * Out, a chunk is given to the workers by the mover, so not all buffers may wait for the device: the workers would get one
+ * at a time. A few large ones keep the bus busy, the rest keeps the workers so.
  */
-static uint64_t most_on_device(void)
+static bool device_has_enough(void)
 {
-    return ring.out ? (uint64_t)ring.count / 4 + 1 : (uint64_t)ring.count;
+    return ring.out && ring.next - ring.done >= ON_DEVICE &&
+           ring.on_device >= ON_DEVICE * (size_t)RING_BUFFER;
 }
 
-/* A buffer that the ring is through with: the next in turn. */
-static struct buffer *next_buffer(void)
+/* The oldest chunk is where it shall be. */
+static bool retire(void)
 {
-    struct buffer *buffer = &ring.buffers[ring.next % (uint64_t)ring.count];
-    while (ring.next - ring.done >= most_on_device())
+    struct buffer *oldest = buffer_of(ring.over);
+    while (ring.done <= ring.over)
+        if (!step())
+            return false;
+    if (ring.out)
+        wait_state(oldest, BUFFER_FREE);
+    else if (ull__driver->cuEventSynchronize(oldest->event) != CUDA_SUCCESS)
+        return false;
+    pthread_mutex_lock(&ring.lock);
+    ring.over++;
+    pthread_mutex_unlock(&ring.lock);
+    ring.used -= oldest->pages;
+    return true;
+}
+
+/* The next buffer, with so many pages side by side, once these are free. */
+static struct buffer *next_buffer(size_t pages)
+{
+    struct buffer *buffer = buffer_of(ring.next);
+    size_t skipped = pages > ring.pages - ring.page ? ring.pages - ring.page : 0;
+    while (device_has_enough())
         if (!step())
             return NULL;
-    if (ring.next >= (uint64_t)ring.count) {
-        if (ring.out)
-            wait_state(buffer, BUFFER_FREE);
-        else if (ull__driver->cuEventSynchronize(buffer->event) != CUDA_SUCCESS)
+    while (ring.next - ring.over == RING_MOST || ring.used + skipped + pages > ring.pages)
+        if (!retire())
             return NULL;
-    }
-    ring.next++;
+    buffer->page = skipped ? 0 : ring.page;
+    buffer->pages = skipped + pages;
+    ring.page = (buffer->page + pages) % ring.pages;
+    ring.used += buffer->pages;
     return buffer;
 }
 
@@ -315,23 +388,31 @@ static bool is_ready(struct buffer *buffer)
 static bool begin_ready(void)
 {
     bool good = true;
-    while (good && ring.done < ring.next && is_ready(&ring.buffers[ring.done % (uint64_t)ring.count]))
+    while (good && ring.done < ring.next && is_ready(buffer_of(ring.done)))
         good = step();
     return good;
 }
 
 bool ull__ring_copy(unsigned char *host, CUdeviceptr device, size_t bytes, bool direct)
 {
-    struct buffer *buffer = direct || make_buffers() ? next_buffer() : NULL;
+    size_t pages = direct ? 0 : (bytes + HUGE_PAGE - 1) / HUGE_PAGE;
+    struct buffer *buffer = direct || make_buffers() ? next_buffer(pages) : NULL;
     if (!buffer)
         return false;
     buffer->host = host;
     buffer->device = device;
     buffer->bytes = bytes;
     buffer->direct = direct;
-    if (ring.out)
+    pthread_mutex_lock(&ring.lock);
+    buffer->state = direct && !ring.out ? BUFFER_READY : BUFFER_DEVICE;
+    ring.next++;
+    pthread_mutex_unlock(&ring.lock);
+    if (ring.out) {
+        ring.on_device += bytes;
         return begin_out(buffer);
-    set_state(buffer, direct ? BUFFER_READY : BUFFER_HOST);
+    }
+    if (!direct)
+        hand_over(buffer);
     return begin_ready();
 }
 
@@ -340,9 +421,9 @@ uint64_t ull__ring_begun(void)
     return ring.next;
 }
 
-uint64_t ull__ring_depth(void)
+uint64_t ull__ring_over(void)
 {
-    return (uint64_t)ring.count;
+    return ring.over;
 }
 
 bool ull__ring_drain(void)
@@ -350,7 +431,7 @@ bool ull__ring_drain(void)
     bool good = true;
     while (ring.done < ring.next)
         good = step() && good;
-    for (int i = 0; i < ring.count && ring.out; i++)
-        wait_state(&ring.buffers[i], BUFFER_FREE);
+    for (uint64_t number = ring.over; number < ring.next && ring.out; number++)
+        wait_state(buffer_of(number), BUFFER_FREE);
     return ull__driver->cuStreamSynchronize(ring.stream) == CUDA_SUCCESS && good;
 }
