@@ -11,21 +11,8 @@ fake=0
 out=${1:-build/gpu-results}
 build=build/gpu
 mkdir -p "$out"
-passed=0
-failed=0
-
-say() { printf '\n== %s\n' "$*"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 have() { python3 -c "import $1" 2>/dev/null; }
 
 say "build"
@@ -43,9 +30,7 @@ if [ $fake = 1 ]; then
 fi
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+what_runs_here
 python3 - <<'PY' 2>/dev/null
 for name in ("torch", "jax", "cupy"):
     try:
@@ -134,6 +119,4 @@ for _ in 1 2 3; do
     echo "held $("$ullage" run -q -m 100% -- $build/bench_interpose)"
 done
 
-echo
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+over

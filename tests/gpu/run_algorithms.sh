@@ -11,31 +11,16 @@ cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
 limit=${2:-240}
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-exec 3>&1 # where results are said, wherever a command's own output goes
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name" >&3
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name" >&3
-    fi
-}
 left() { # left SHARE: seconds of what is left, in percent
     local rest=$(((limit - SECONDS) * $1 / 100))
     echo $((rest > 5 ? rest : 5))
 }
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+what_runs_here
 
 say "build"
 # Headers and libraries of the toolkit, and those of Python's packages, whichever are there.
@@ -60,7 +45,7 @@ say "the peak of a checkpointed step under PyTorch"
 peak() {
     local frames
     for frames in all python none; do
-        timeout 80 python3 tests/gpu/torch_memory.py peak "$out/peak.json" --frames $frames && return
+        timeout 80 python3 tests/gpu/torch_memory.py peak "$out/peak.json" --frames "$frames" && return
     done
     return 1
 }
@@ -76,6 +61,4 @@ if [ -x "$out/algorithms" ]; then
     wc -l "$out"/*.jsonl
 fi
 
-echo
-echo "$passed passed, $failed failed ($SECONDS s)"
-[ $failed = 0 ]
+over

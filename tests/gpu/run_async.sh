@@ -14,48 +14,18 @@ out=${1:-build/gpu-results}
 build=${BUILD:-build/gpu}
 parts=" ${*:2} "
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
-part() { # NAME TITLE
-    [ "$parts" = "  " ] || [[ $parts == *" $1 "* ]] || return 1
-    say "$2"
-}
+part() { its_turn "$parts" "$@"; } # NAME TITLE
 
-say "build"
-if ! [ -e "$build/ullage" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF \
-        >"$out/build-async.log" 2>&1 && cmake --build "$build" -j "$(nproc)" >>"$out/build-async.log" 2>&1
-fi
-check "builds here" [ -e "$build/ullage" ] || { tail -n 20 "$out/build-async.log"; exit 1; }
-build=$(cd "$build" && pwd)
+build_for async ullage
 ullage=$build/ullage
-worker=$build/tests/e2e/guests/worker
-if ! [ -e "$worker" ]; then # the tests' guest, without what the tests need
-    worker=$build/worker
-    driver=${DRIVER:-$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.* => //p' | head -n 1)}
-    cc -D_GNU_SOURCE -std=gnu11 -O2 -Itests/include -Isrc/device tests/e2e/guests/worker.c tests/e2e/guests/worker_*.c \
-        -o "$worker" "$driver" -pthread >>"$out/build-async.log" 2>&1
-    check "the guest is built with $driver" [ -e "$worker" ] || { tail -n 20 "$out/build-async.log"; exit 1; }
-fi
+worker_for async
 state=$(mktemp -d -p /dev/shm)
 trap 'rm -rf "$state"' EXIT
 export ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state CUBLAS_WORKSPACE_CONFIG=:4096:8
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
+what_runs_here
 
 alive() { kill -0 "$1" 2>/dev/null; }
 figure() { # JOB KEY, in MiB
@@ -138,6 +108,4 @@ if part arrays "CuPy and JAX, asynchronous allocators"; then
     compare jax is_ready 0.2 python3 tests/gpu/async_arrays.py jax
 fi
 
-echo
-echo "$passed passed, $failed failed ($SECONDS s)"
-[ $failed = 0 ]
+over

@@ -10,19 +10,9 @@ cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "${1:?BUILD_DIR: a build with ullaged}" && pwd)
 out=${2:-build/gpu-results}
 mkdir -p "$out"
-passed=0
-failed=0
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
+
 state=$(mktemp -d -p /dev/shm)
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$state"' EXIT
 export ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state XDG_CONFIG_HOME=$state XDG_RUNTIME_DIR=$state
@@ -66,5 +56,4 @@ cat "$out"/job-{one,two}.txt
 check "both end right" [ "$(cat "$out"/job-one.code "$out"/job-two.code | tr -d '\n')" = 00 ]
 check "the daemon is still there" kill -0 "$daemon"
 tail -n 20 "$out/ullaged.err"
-printf '\n%d passed, %d failed (%d s)\n' "$passed" "$failed" "$SECONDS"
-((failed == 0))
+over

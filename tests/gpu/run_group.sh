@@ -10,22 +10,12 @@ out=${1:-build/gpu-results}
 build=$(cd "${BUILD:-build/gpu}" && pwd)
 ullage=$build/ullage
 mkdir -p "$out"
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
+
 state=$(mktemp -d)
 export ULLAGE_SHM_DIR=$state/shm XDG_STATE_HOME=$state
 mkdir -p "$state/shm" "$state/ullage"
-passed=0
-failed=0
-check() {
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader
 ended() { ! kill -0 "$1" 2>/dev/null && ! kill -0 "$2" 2>/dev/null; }
 # ranks NAME SUSPENSIONS ENV...: sums in $out/NAME
@@ -65,5 +55,4 @@ check "with the same sums" cmp -s <(cat "$out"/group-plain.[01]) <(cat "$out"/gr
 ranks apart 4 NCCL_P2P_DISABLE=1
 check "without peer access too" [ "$(grep -c sum "$out/group-apart.0")" = 1 ]
 tail -n 3 "$out"/group-*.err
-echo "== $passed passed, $failed failed ($SECONDS s)"
-[ "$failed" -eq 0 ]
+over

@@ -11,29 +11,10 @@ cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
 build=${BUILD:-build/gpu}
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
-
-say "build"
-if ! [ -e "$build/ullaged" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo >"$out/build-idle.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" --target ullage ullaged cache guest ullage-torch >>"$out/build-idle.log" 2>&1
-fi
-check "builds here" [ -e "$build/ullaged" ] || { tail -n 20 "$out/build-idle.log"; exit 1; }
-build=$(cd "$build" && pwd)
+build_for idle ullaged ullage ullaged cache guest ullage-torch
 ullage=$build/ullage
 guests=$build/tests/e2e/guests
 state=$(mktemp -d)
@@ -91,9 +72,7 @@ EOF
 }
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+what_runs_here
 card=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
 KEEP=${KEEP:-$((card * 60 / 100))}
 NEED=${NEED:-$((card * 60 / 100))}
@@ -147,5 +126,4 @@ d = json.loads(open(sys.argv[1]).read().splitlines()[-1])
 sys.exit(not (d["first"] == d["last"] and d["steps"] > 0))' "$out/idle-keeps.txt"
 fi
 cat "$out/idle-ullaged.log"
-say "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+over

@@ -11,36 +11,14 @@ cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
 build=${BUILD:-build/gpu}
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
-
-say "build"
-if ! [ -e "$build/libullage-torch.so" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF >"$out/build-pool.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" >>"$out/build-pool.log" 2>&1
-fi
-check "builds here" [ -e "$build/libullage-torch.so" ]
-[ -e "$build/libullage-torch.so" ] || { tail -n 20 "$out/build-pool.log"; exit 1; }
-export ULLAGE_TORCH_LIBRARY=$PWD/$build/libullage-torch.so PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
-case $build in /*) ULLAGE_TORCH_LIBRARY=$build/libullage-torch.so ;; esac
+build_for pool libullage-torch.so
+export ULLAGE_TORCH_LIBRARY=$build/libullage-torch.so PYTHONPATH=$PWD/bindings/python PYTHONDONTWRITEBYTECODE=1
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+what_runs_here
 
 say "PyTorch over the pool"
 python3 tests/gpu/pool_torch.py checks >"$out/pool-checks.txt" 2>&1
@@ -88,6 +66,4 @@ else
     echo "left out: this build has no benchmarks (BUILD_TESTING)"
 fi
 
-echo
-echo "$passed passed, $failed failed ($SECONDS s)"
-[ $failed = 0 ]
+over

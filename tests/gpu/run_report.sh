@@ -11,21 +11,9 @@ cd "$(dirname "$0")/../.." || exit 1
 out=${1:-build/gpu-results}
 build=${BUILD:-build/gpu}
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
 # value FILE EXPRESSION: of the JSON document d
 value() { python3 -c 'import json, sys; d = json.loads(open(sys.argv[1]).read().strip().splitlines()[-1] if sys.argv[1].endswith(".line") else open(sys.argv[1]).read()); print(eval(sys.argv[2]))' "$1" "$2"; }
 true_is() { python3 -c 'import sys; sys.exit(not eval(sys.argv[1]))' "$1"; }
@@ -44,30 +32,17 @@ what_recording_costs() {
         2>>"$out/record-cost.err" | tee "$out/record-cost-uncached.txt"
     "$ullage" report "$out/cost-0.ull" | head -n 12
 }
-finish() {
-    echo
-    echo "$passed passed, $failed failed ($SECONDS s)"
-    [ $failed = 0 ]
-}
 
-say "build"
-if ! [ -e "$build/ullage" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF >"$out/build-report.log" 2>&1 &&
-        cmake --build "$build" -j "$(nproc)" >>"$out/build-report.log" 2>&1
-fi
-check "builds here" [ -e "$build/ullage" ]
-[ -e "$build/ullage" ] || { tail -n 20 "$out/build-report.log"; exit 1; }
+build_for report ullage
 ullage=$(cd "$build" && pwd)/ullage
 export ULLAGE=$ullage
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+what_runs_here
 
 if [ "${COST:-0}" = 1 ]; then
     what_recording_costs
-    finish
+    over
     exit
 fi
 
@@ -130,4 +105,4 @@ if [ "${QUICK:-0}" != 1 ]; then
     grep -E '^FAILED|passed' "$out/snapshot-all.txt"
 fi
 
-finish
+over

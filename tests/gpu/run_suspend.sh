@@ -18,51 +18,23 @@ limit=${LIMIT:-400}
 SIZES=${SIZES:-8 32}
 parts=" ${*:2} "
 mkdir -p "$out"
-passed=0
-failed=0
+# shellcheck source=tests/gpu/lib.sh
+. tests/gpu/lib.sh
 
-say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-check() { # check NAME CONDITION...: the rest is a command
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-        echo "ok: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-    fi
-}
-part() { # NAME TITLE: is it this one's turn?
-    [ "$parts" = "  " ] || [[ $parts == *" $1 "* ]] || return 1
-    say "$2"
+part() { # NAME TITLE
+    its_turn "$parts" "$@" || return 1
     [ "$SECONDS" -lt "$limit" ] || { echo "left out: no time"; false; }
 }
 
-say "build"
-if ! [ -e "$build/ullage" ]; then
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF -DULLAGE_EXTRAS=OFF \
-        >"$out/build-suspend.log" 2>&1 && cmake --build "$build" -j "$(nproc)" >>"$out/build-suspend.log" 2>&1
-fi
-check "builds here" [ -e "$build/ullage" ] || { tail -n 20 "$out/build-suspend.log"; exit 1; }
-build=$(cd "$build" && pwd)
-worker=$build/tests/e2e/guests/worker
-if ! [ -e "$worker" ]; then # the tests' guest, without what the tests need
-    worker=$build/worker
-    driver=${DRIVER:-$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.* => //p' | head -n 1)}
-    cc -D_GNU_SOURCE -std=gnu11 -O2 -Itests/include -Isrc/device tests/e2e/guests/worker.c tests/e2e/guests/worker_*.c \
-        -o "$worker" "$driver" -pthread >>"$out/build-suspend.log" 2>&1
-    check "the guest is built with $driver" [ -e "$worker" ] || { tail -n 20 "$out/build-suspend.log"; exit 1; }
-fi
+build_for suspend ullage
+worker_for suspend
 ullage=$build/ullage
 state=$(mktemp -d -p /dev/shm) # the driver does not pin files of a disk
 trap 'rm -rf "$state"' EXIT
 export ULLAGE_SHM_DIR=$state XDG_STATE_HOME=$state CUBLAS_WORKSPACE_CONFIG=:4096:8
 
 say "machine"
-date -u +%Y-%m-%d
-git rev-parse --short HEAD 2>/dev/null
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+what_runs_here
 
 held_gib() { # JOB
     "$ullage" ps -o json 2>/dev/null | python3 -c '
@@ -316,6 +288,4 @@ if part ipc "a tensor of two processes"; then
         check "ipc by an old driver is refused" grep -q 'drivers before 610' "$out/ipc-driver.txt"
 fi
 
-echo
-echo "$passed passed, $failed failed ($SECONDS s)"
-[ $failed = 0 ]
+over

@@ -10,6 +10,7 @@
 export ULLAGE_FAKE_CONTEXT=4MiB T
 run -q -m 1GiB -- "$GUEST" ctx # learns what a context takes here
 remove() { rm -rf "$T"/shm/*; }
+# shellcheck disable=SC2317 # by wait_for
 listed() { [ "$(ps_json "' '.join(j['name'] for j in d['jobs'])")" = job ]; }
 held() { ps_json "sum(v['held_bytes'] for j in d['jobs'] for v in j['devices']) >> 20"; }
 
