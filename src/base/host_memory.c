@@ -1,6 +1,8 @@
 /* host_memory.c: see host_memory.h. */
 #include "host_memory.h"
 
+#include "control_group.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,6 +11,8 @@
 #include <unistd.h>
 
 enum { FILE_BYTES = 8192 };
+/* Version 1 says the largest number of whole pages where there is no limit. */
+#define NO_LIMIT (UINT64_C(1) << 60)
 
 static bool read_file(const char *path, char text[FILE_BYTES])
 {
@@ -63,21 +67,81 @@ uint64_t ull__host_memory_of_group(const char *max, const char *current, const c
     if (max[0] < '0' || max[0] > '9' || current[0] < '0' || current[0] > '9')
         return UINT64_MAX;
     uint64_t most = number_of(max, ""), used = number_of(current, "");
-    uint64_t cache = less(number_of(stat, "file "), number_of(stat, "shmem "));
+    /* Of version 2, and of version 1 with those below; there a large number is no limit. */
+    uint64_t cache = less(number_of(stat, "file "), number_of(stat, "shmem ")) +
+                     less(number_of(stat, "total_cache "), number_of(stat, "total_shmem "));
+    if (most >= NO_LIMIT)
+        return UINT64_MAX;
     return less(most, less(used, cache + lazily_free));
+}
+
+struct scopes {
+    struct ull__host_scope *scopes;
+    int count;
+    uint64_t lazily_free;
+};
+
+/* The lower of two limits of a group counts. */
+static void add_group(void *context, const char *folder, bool version1)
+{
+    static const char *const limits[2][2] = {{"memory.max", "memory.high"},
+                                             {"memory.limit_in_bytes", "memory.limit_in_bytes"}};
+    struct scopes *all = context;
+    struct ull__host_scope scope = {UINT64_MAX, UINT64_MAX};
+    char path[ULL_GROUP_PATH + 32], limit[FILE_BYTES], current[FILE_BYTES], stat[FILE_BYTES];
+    snprintf(path, sizeof path, "%s/%s", folder,
+             version1 ? "memory.usage_in_bytes" : "memory.current");
+    if (!read_file(path, current))
+        return;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    read_file(path, stat);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, limits[version1][i]);
+        if (!read_file(path, limit))
+            continue;
+        uint64_t left = ull__host_memory_of_group(limit, current, stat, all->lazily_free);
+        if (left != UINT64_MAX && number_of(limit, "") < scope.total)
+            scope = (struct ull__host_scope){number_of(limit, ""), left};
+    }
+    if (scope.total != UINT64_MAX && all->count < ULL_HOST_SCOPES)
+        all->scopes[all->count++] = scope;
+}
+
+int ull__host_scopes(const char *root, uint64_t lazily_free,
+                     struct ull__host_scope scopes[ULL_HOST_SCOPES])
+{
+    struct scopes all = {scopes, 0, lazily_free};
+    char meminfo[FILE_BYTES], path[ULL_GROUP_PATH];
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (read_file(path, meminfo)) {
+        uint64_t left = ull__host_memory_of_machine(meminfo, lazily_free);
+        uint64_t total = number_of(meminfo, "MemTotal:") * 1024;
+        if (left != UINT64_MAX && total > 0)
+            scopes[all.count++] = (struct ull__host_scope){total, left < total ? left : total};
+    }
+    ull__control_groups(root, add_group, &all);
+    return all.count;
 }
 
 uint64_t ull__host_memory_left(uint64_t lazily_free)
 {
-    char meminfo[FILE_BYTES], max[FILE_BYTES], current[FILE_BYTES], stat[FILE_BYTES];
-    uint64_t machine = UINT64_MAX, group = UINT64_MAX;
-    if (read_file("/proc/meminfo", meminfo))
-        machine = ull__host_memory_of_machine(meminfo, lazily_free);
-    if (read_file("/sys/fs/cgroup/memory.max", max) &&
-        read_file("/sys/fs/cgroup/memory.current", current)) {
-        read_file("/sys/fs/cgroup/memory.stat", stat);
-        group = ull__host_memory_of_group(max, current, stat, lazily_free);
-    }
-    uint64_t least = machine < group ? machine : group;
-    return least == UINT64_MAX ? 0 : least;
+    struct ull__host_scope scopes[ULL_HOST_SCOPES];
+    int count = ull__host_scopes("", lazily_free, scopes);
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < count; i++)
+        least = scopes[i].left < least ? scopes[i].left : least;
+    return count > 0 ? least : 0;
+}
+
+uint64_t ull__host_memory_total(void)
+{
+    struct ull__host_scope scopes[ULL_HOST_SCOPES];
+    int count = ull__host_scopes("", 0, scopes);
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < count; i++)
+        least = scopes[i].total < least ? scopes[i].total : least;
+    if (count > 0)
+        return least;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }

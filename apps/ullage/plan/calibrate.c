@@ -12,6 +12,7 @@
 #include "../cli.h"
 #include "../json_keys.h"
 #include "error.h"
+#include "host_memory.h"
 #include "file.h"
 #include "json.h"
 
@@ -366,11 +367,7 @@ ull_status plan_calibrate(struct calibration *calibration, struct ull_error *err
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory to measure with");
     }
     made.threads = measuring->threads = usable_threads();
-    made.profile.memory_bytes = kilobytes("/proc/meminfo", "MemTotal");
-    if (made.profile.memory_bytes == 0) {
-        made.profile.memory_bytes =
-            (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    }
+    made.profile.memory_bytes = ull__host_memory_total();
     made.profile.host_bytes = made.profile.memory_bytes;
     ull_status status = prepare(measuring, err);
     /* OpenBLAS waits for ever for threads of its own that could not be started. */

@@ -14,6 +14,7 @@
 #include "../plan/model.h"
 #include "../plan/profiles.h"
 #include "error.h"
+#include "host_memory.h"
 #include "random.h"
 #include "size.h"
 #include "train_cmd.h"
@@ -400,11 +401,8 @@ static ull_status write_text(const struct eval_options *options, struct evaluati
 
 int cmd_eval(int argc, char **argv)
 {
-    struct eval_options options = {.batch = 64,
-                                   .temperature = 0.8,
-                                   .seed = 1,
-                                   .memory = (int64_t)sysconf(_SC_PHYS_PAGES) / 2 *
-                                             (int64_t)sysconf(_SC_PAGESIZE)};
+    struct eval_options options = {
+        .batch = 64, .temperature = 0.8, .seed = 1, .memory = (int64_t)(ull__host_memory_total() / 2)};
     int code = read_options(argc, argv, &options);
     if (code >= 0) {
         return code;

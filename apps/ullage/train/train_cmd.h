@@ -200,8 +200,6 @@ void train_job_charge(struct training *training);
  * rank has failed.
  */
 ull_status train_job_follow(struct training *training, struct ull_error *err);
-/* Bytes that the machine could give now. */
-uint64_t train_machine_free(void);
 
 /* ablation.c. Returns an exit code. */
 int train_ablation(const struct train_options *options);

@@ -11,6 +11,7 @@
 
 #include "adapt.h"
 #include "error.h"
+#include "host_memory.h"
 #include "member.h"
 #include "self.h"
 #include "size.h"
@@ -30,28 +31,6 @@ struct train_job {
 static double now(void)
 {
     return (double)cli_monotonic_ns() / 1e9;
-}
-
-/* A line of /proc/meminfo in bytes; 0: not there. */
-static uint64_t memory_line(const char *key)
-{
-    char line[128];
-    uint64_t found = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (strncmp(line, key, strlen(key)) == 0) {
-            found = strtoull(line + strlen(key), NULL, 10) * 1024;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return found;
-}
-
-uint64_t train_machine_free(void)
-{
-    return memory_line("MemAvailable:");
 }
 
 /* The job is that of all ranks: its budget is the sum of theirs. */
@@ -78,7 +57,7 @@ static void describe(const struct training *training, struct ull__job_spec *spec
     snprintf(device->name, sizeof(device->name), "cpu");
     device->physical = -1;
     device->integrated = true;
-    device->total_bytes = memory_line("MemTotal:");
+    device->total_bytes = ull__host_memory_total();
     device->budget_bytes = (uint64_t)training->options->memory * ranks_of(training);
     device->total_bytes =
         device->total_bytes > device->budget_bytes ? device->total_bytes : device->budget_bytes;
@@ -226,32 +205,49 @@ static void follow_budget(struct training *training, uint64_t budget)
            training->options->max_batch, text);
 }
 
-/* --memory auto: the machine has more to give, or less. */
+/*
+ * --memory auto: the machine has more to give, or less, or a control group that this runs in. Each of them may ask for less, all must
+ * allow more.
+ */
 static void follow_machine(struct training *training, double at)
 {
     struct ull__session_info info;
-    uint64_t total = memory_line("MemTotal:"), left = memory_line("MemAvailable:");
+    struct ull__host_scope scopes[ULL_HOST_SCOPES];
+    enum ull__adapt what = ULL_ADAPT_KEEP;
+    int count = ull__host_scopes("", 0, scopes);
+    uint64_t outside = training->options->profile.outside_bytes, room = UINT64_MAX;
     ull__session_info(training->session, &info);
     struct ull__adapt_input input = {.now = at,
                                      .changed_at = training->job->changed_at,
-                                     .used_bytes = total - left,
-                                     .total_bytes = total,
                                      .own_bytes = info.predicted_peak_bytes,
                                      .doubled_bytes = doubled_peak(&info),
                                      .micro_batch = info.chosen->micro_batch,
                                      .least = training->options->min_batch,
                                      .most = training->options->max_batch};
-    uint64_t outside = training->options->profile.outside_bytes;
-    switch (ull__adapt(&input)) {
+    for (int i = 0; i < count; ++i) {
+        input.total_bytes = scopes[i].total;
+        input.used_bytes = scopes[i].total - scopes[i].left;
+        enum ull__adapt here = ull__adapt(&input);
+        what = i == 0 || here == ULL_ADAPT_HALVE ||
+                       (what == ULL_ADAPT_DOUBLE && here == ULL_ADAPT_KEEP)
+                   ? here
+                   : what;
+        if (here == ULL_ADAPT_HALVE) {
+            break;
+        }
+        uint64_t others = input.used_bytes > input.own_bytes ? input.used_bytes - input.own_bytes : 0;
+        uint64_t most = (uint64_t)(ULL_ADAPT_HIGH * (double)scopes[i].total);
+        most = most > others ? most - others : 0;
+        room = most < room ? most : room;
+    }
+    switch (what) {
     case ULL_ADAPT_HALVE:
         replan(training, info.predicted_peak_bytes + outside, input.least, input.micro_batch / 2,
-               "the machine's memory is short");
+               "memory is short");
         break;
     case ULL_ADAPT_DOUBLE:
-        replan(training,
-               (uint64_t)(ULL_ADAPT_HIGH * (double)total) - (input.used_bytes - input.own_bytes) +
-                   outside,
-               2 * input.micro_batch, input.most, "the machine has memory to spare");
+        replan(training, room + outside, 2 * input.micro_batch, input.most,
+               "there is memory to spare");
         break;
     default:
         break;

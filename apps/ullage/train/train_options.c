@@ -10,6 +10,7 @@
 
 #include "../plan/profiles.h"
 #include "error.h"
+#include "host_memory.h"
 #include "size.h"
 #include "train_plan.h"
 
@@ -318,7 +319,7 @@ static int take_size(const char *name, const char *text, int64_t *bytes)
     if (ull__size_or_share_parse(text, &size, &err) != ULL_OK) {
         return cli_usage_error("train", "--%s: %s", name, err.message);
     }
-    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double machine = (double)ull__host_memory_total();
     *bytes = size.percent > 0 ? (int64_t)(machine * size.percent / 100) : (int64_t)size.bytes;
     return -1;
 }
@@ -355,7 +356,7 @@ static int take_other(int option, const char *text, struct train_options *option
     case 'm':
         options->memory_given = true;
         options->automatic = strcmp(text, "auto") == 0;
-        options->memory = options->automatic ? (int64_t)(0.8 * (double)train_machine_free()) : 0;
+        options->memory = options->automatic ? (int64_t)(0.8 * (double)ull__host_memory_left(0)) : 0;
         return options->automatic ? -1 : take_size("memory", text, &options->memory);
     case OPTION_HOST:
         options->host_given = true;
@@ -445,7 +446,7 @@ static int check(struct train_options *options)
         cli_say("%s", err.message);
         return EXIT_FAILED;
     }
-    int64_t machine = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    int64_t machine = (int64_t)ull__host_memory_total();
     options->memory = options->memory > 0 ? options->memory : machine / 2 / devices;
     options->profile.memory_bytes = (uint64_t)machine;
     return -1;
