@@ -12,8 +12,8 @@
 #include "../cli.h"
 #include "../json_keys.h"
 #include "error.h"
-#include "host_memory.h"
 #include "file.h"
+#include "host_memory.h"
 #include "json.h"
 
 enum {
