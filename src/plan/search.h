@@ -36,7 +36,7 @@ struct ull__search_options {
     bool fastest;       /* algorithms only */
     int64_t host_bytes; /* what may be sent to the host, together; 0: nothing */
     int levels;         /* 0: 24 */
-    long schedules; /* about how many decisions are tried; 0: as many as a second or so allows */
+    long schedules; /* about how many decisions are tried; 0: some ten thousand, fewer of a large program */
     struct ull__progress *progress; /* counts them; NULL: nobody looks on */
 };
 
