@@ -358,6 +358,9 @@ static ull_status write_text(const struct eval_options *options, struct evaluati
     int32_t *tokens = calloc((size_t)window + 1, sizeof(*tokens));
     float *logits = calloc((size_t)info.classes + 1, sizeof(*logits));
     const int64_t mark = ull__data_info(e->data)->mark;
+    /* A file's model may have more classes than the text it was trained on has characters: these say nothing. */
+    int64_t characters = ull__data_info(e->data)->classes;
+    characters = characters < info.classes ? characters : info.classes;
     const char *prompt = options->prompt != NULL ? options->prompt : mark >= 0 ? "" : "\n";
     size_t count = 0, marks = mark >= 0; /* a document begins behind its mark */
     ull_status status = ULL_E_NO_MEMORY;
@@ -379,7 +382,7 @@ static ull_status write_text(const struct eval_options *options, struct evaluati
         char bytes[4];
         status = ull__session_logits(e->session, tokens, (int64_t)count - 1, logits, err);
         if (status == ULL_OK) {
-            int32_t next = pick(options, logits, info.classes, (uint32_t)i);
+            int32_t next = pick(options, logits, characters, (uint32_t)i);
             fwrite(bytes, 1, ull__data_decode(e->data, next, bytes), stdout);
             fflush(stdout);
             if (next == mark) {

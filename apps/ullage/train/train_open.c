@@ -107,8 +107,9 @@ static void wanted_shape(const struct ull__zoo_model *model, const char *given, 
     shape[0] = channels != NULL ? strtoll(channels, NULL, 10) : shape[0];
 }
 
-/* A file of ONNX says itself what it takes. */
-static ull_status want_of_file(const char *model, struct ull__data_want *want, struct ull_error *err)
+/* A file of ONNX says itself what it takes; made-up data has as many classes as that tells apart. */
+static ull_status want_of_file(const char *model, bool made_up, struct ull__data_want *want,
+                               struct ull_error *err)
 {
     struct ull__graph *graph;
     ull_status status = model_build(model, false, &graph, err);
@@ -129,6 +130,10 @@ static ull_status want_of_file(const char *model, struct ull__data_want *want, s
                 want->shape[j] = ull__dim_value(graph->symbols, tensor->dims[1 + j], values);
             }
         }
+    }
+    if (made_up && graph->output_count > 0) {
+        const struct ull__tensor *logits = &graph->tensors[graph->outputs[0]];
+        want->classes = ull__dim_value(graph->symbols, logits->dims[logits->rank - 1], values);
     }
     ull__graph_destroy(graph);
     return ULL_OK;
@@ -153,7 +158,7 @@ ull_status train_open_data(const char *model, const char *data, const char *like
     snprintf(model_text, 512, "%s", model);
     ull_status status = ull__data_spec_parse(data, &spec, err);
     if (status == ULL_OK && zoo == NULL) {
-        status = want_of_file(model, &want, err);
+        status = want_of_file(model, spec.format == ULL_DATA_SYNTHETIC, &want, err);
     } else if (status == ULL_OK) {
         bool tokens = train_argument(zoo->arguments, "vocab", " ") != NULL;
         want.window = tokens ? window_of(zoo, given) : 0;

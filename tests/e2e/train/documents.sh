@@ -76,6 +76,34 @@ is "token files, in less memory" "$CODE" 0
 is "it stays below" "$(of "d['measured_peak_bytes'] == d['expected_peak_bytes'] <= $((PEAK * 3 / 4))")" true
 is "the lengths are those" "$(of "[b['length'] for b in d['buckets']]")" '[9, 20, 30]'
 
+# --- a file of ONNX with an open length ---
+FILE=$(dirname "${BASH_SOURCE[0]}")/../../data/onnx/gpt-small-time.onnx
+RUN=("$FILE:time=16" --data "$T/text.txt,documents=lines" --memory 128MiB --precision fp32 --batch 8 --max-steps 9 --save-every 6 --threads 1 -o ndjson)
+capture "$ULLAGE" train "${RUN[@]}" --buckets 6,11,16 --save "$T/file"
+is "a file's model on documents" "$CODE" 0
+like "as long as was said" "$ERR" "longer than the longest sample, 16 tokens"
+check "steps of several lengths are those of one" python3 - <<PYTHON
+import json, subprocess
+def run(lengths):
+    return [json.loads(line) for line in lengths.splitlines()]
+several = run('''$OUT''')
+assert [b['length'] for b in several[-1]['buckets']] == [6, 11, 16], several[-1]
+assert len({step['length'] for step in several[:-1]}) > 1
+one = run(subprocess.run(['$ULLAGE', 'train', *'''$(printf '%s\n' "${RUN[@]}")'''.split('\n'), '--buckets', '16'], capture_output=True, text=True, check=True).stdout)
+assert {step['length'] for step in one[:-1]} == {16}
+for a, b in zip(several[:-1], one[:-1]):
+    assert abs(a['loss'] - b['loss']) < 1e-3 * b['loss'], (a, b)
+PYTHON
+cp -r "$T/file" "$T/file.again"
+rm -r "$T/file.again/step-00000009"
+capture "$ULLAGE" train "${RUN[@]}" --buckets 6,11,16 --save "$T/file.again" --resume
+is "gone on with" "$CODE" 0
+is "it is the same training" "$(cmp "$T/file/step-00000009/model.safetensors" "$T/file.again/step-00000009/model.safetensors" && echo same)" same
+capture "$ULLAGE" eval "$T/file" --data "$T/text.txt" --generate 30
+is "it writes what is in the text, though it has more classes" "$CODE:$(tr -d 'a-h\n' <<<"$OUT")" 0:
+capture "$ULLAGE" train "$FILE:time=16" --data synthetic --max-steps 1 --eval-samples 2
+is "made-up data has the file's classes" "$CODE" 0
+
 # --- what is refused ---
 for list in 20,9 9,9 0,4 a '9,'; do
     capture "$ULLAGE" train "$GPT" --data "$T/text.txt,documents=lines" --buckets "$list"
