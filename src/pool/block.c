@@ -6,21 +6,23 @@
  * does not know, in a list of their own that ends where the block does. They are cut and joined as the pool does with its
  * own chunks, by best fit.
  *
- * Blocks beside each other become one, with what the pool has free between them, when the front lacks a piece (merge).
- * If the pool wants to have what is free in a block, it is dissolved: its pieces come into the pool's list in its
- * place. Both are done with both locks held. What was in use in a block that was dissolved is a block again once it is
- * freed.
+ * Blocks beside each other become one, with what the pool has free between them, when the front lacks a piece (merge). Only
+ * what lies beside new ones is looked at: the rest was looked at before. What the pool frees beside an old block later
+ * stays the pool's.
+ * If the pool wants to have one piece, it is cut out of its block (give); if it wants to have all that is free in a
+ * block, that is dissolved: its pieces come into the pool's list in its place. All that is done with both locks held.
+ * What was in use in a block that was dissolved is a block again once it is freed.
  *
- *   block   LIVE, front: whose; block: its first piece; linked in f->blocks by u.free. Or block NULL: in use as a whole,
- *           in the front's table
+ *   block   LIVE, front: whose; block: its first piece; linked in f->blocks or f->fresh by
+ *           u.free. Or block NULL: in use as a whole, in the front's table
  *   piece   TAKEN in the table, FREE in the bins; block: what it is a piece of
  */
 #include "front.h"
 #include "pool_private.h"
 
 enum { STOCK_LEAST = 8, STOCK = 64, STOCK_MOST = 1024, MOST_PIECES = 1024 };
-/* The lane of a block, which has none. PASSED: while it is merged. FULL: it has many pieces, and is left as it is. */
-enum { OPEN = ULL_CLEAN, PASSED, FULL };
+/* The lane of a block, which has none. FRESH: not merged since it was opened. FULL: it has many pieces, and is left so. */
+enum { FRESH = ULL_CLEAN, KNOWN, FULL };
 
 /* --- chunks to be ------------------------------------------------------------------------------------------- */
 
@@ -99,14 +101,20 @@ piece_remove(const struct ull_pool *pool, struct ull__front *f, struct ull__chun
     f->free_pages -= pages_of(pool, c);
 }
 
+static struct ull__chunk **list_of(struct ull__front *f, const struct ull__chunk *block)
+{
+    return block->lane == FRESH ? &f->fresh : &f->blocks;
+}
+
 static void block_link(struct ull__front *f, struct ull__chunk *block, struct ull__chunk *first)
 {
+    struct ull__chunk **list = list_of(f, block);
     block->block = first;
-    block->u.free.left = f->blocks;
+    block->u.free.left = *list;
     block->u.free.right = NULL;
-    if (f->blocks)
-        f->blocks->u.free.right = block;
-    f->blocks = block;
+    if (*list)
+        (*list)->u.free.right = block;
+    *list = block;
 }
 
 static void block_unlink(struct ull__front *f, struct ull__chunk *block)
@@ -117,7 +125,7 @@ static void block_unlink(struct ull__front *f, struct ull__chunk *block)
     if (prev)
         prev->u.free.left = next;
     else
-        f->blocks = next;
+        *list_of(f, block) = next;
     block->block = NULL;
 }
 
@@ -244,7 +252,7 @@ static bool merges(const struct ull__front *f, const struct ull__chunk *c)
     if (!c)
         return false;
     if (c->state == ULL_LIVE)
-        return c->front == front_mark(f) && c->lane == OPEN;
+        return c->front == front_mark(f) && c->lane != FULL;
     return c->state == ULL_FREE && (c->lane == f->lane || c->lane == ULL_CLEAN);
 }
 
@@ -314,7 +322,7 @@ static struct ull__chunk *merge_from(struct ull_pool *pool, struct ull__front *f
         block->size += at->size;
         last = append_pieces(pool, f, block, last, pieces_of(pool, f, at), &count);
     }
-    block->lane = count < MOST_PIECES ? OPEN : FULL;
+    block->lane = count < MOST_PIECES ? KNOWN : FULL;
     block->prev = prev;
     block->next = next;
     if (next)
@@ -328,35 +336,117 @@ static struct ull__chunk *merge_from(struct ull_pool *pool, struct ull__front *f
 
 bool ull__blocks_merge(struct ull_pool *pool, struct ull__front *f)
 {
-    struct ull__chunk *done = NULL;
     bool any = false;
-    while (f->blocks && ull__stock_fill(pool, f)) {
-        struct ull__chunk *block = f->blocks, *first = block;
+    while (f->fresh && ull__stock_fill(pool, f)) {
+        struct ull__chunk *block = f->fresh, *first = block, *pieces = block->block;
         unsigned int looks = 0;
-        while (block->lane == OPEN && merges(f, first->prev) && ++looks < MOST_PIECES)
+        while (merges(f, first->prev) && ++looks < MOST_PIECES)
             first = first->prev;
-        if (block->lane == OPEN && (first != block || merges(f, block->next))) {
+        if (first != block || merges(f, block->next)) {
             block = merge_from(pool, f, first);
+            pieces = block->block;
             any = true;
         } else {
-            struct ull__chunk *pieces = block->block;
             block_unlink(f, block);
-            block->block = pieces;
+            block->lane = KNOWN;
         }
-        block->lane = block->lane == FULL ? FULL : PASSED;
-        block->u.free.left = done;
-        done = block;
-    }
-    while (done) {
-        struct ull__chunk *block = done;
-        done = block->u.free.left;
-        block->lane = block->lane == FULL ? FULL : OPEN;
-        block_link(f, block, block->block);
+        block_link(f, block, pieces);
     }
     return any;
 }
 
 /* --- back to the pool ---------------------------------------------------------------------------------------- */
+
+/* A piece that is free leaves the front, on its way to the pool. */
+static void piece_leave(const struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c,
+                        struct ull__chunk **ready)
+{
+    piece_remove(pool, f, c);
+    c->state = ULL_SWEPT;
+    c->u.free.left = *ready;
+    *ready = c;
+}
+
+/* Links a chunk into the pool's list, before or behind another one. */
+static void list_before(struct ull_pool *pool, struct ull__chunk *next, struct ull__chunk *c)
+{
+    c->prev = next->prev;
+    c->next = next;
+    next->prev = c;
+    if (c->prev)
+        c->prev->next = c;
+    else
+        pool->ranges[pool->range_of[ull__slot_down(pool, c->address)]].chunks = c;
+}
+
+static void list_behind(struct ull__chunk *prev, struct ull__chunk *c)
+{
+    c->prev = prev;
+    c->next = prev->next;
+    prev->next = c;
+    if (c->next)
+        c->next->prev = c;
+}
+
+/* Are there fewer pieces before this one than behind it? */
+static bool is_low(const struct ull__chunk *c)
+{
+    const struct ull__chunk *low = c->prev, *high = c->next;
+    while (low && high) {
+        low = low->prev;
+        high = high->next;
+    }
+    return !low;
+}
+
+/* The pieces from `first` to the end of their list become a block of so many bytes; it is in the pool's list after that. */
+static struct ull__chunk *block_part(struct ull__front *f, struct ull__chunk *first, uint64_t bytes)
+{
+    const struct ull__chunk *block = first->block;
+    struct ull__chunk *part = stock_pop(f);
+    *part = (struct ull__chunk){.address = first->address,
+                                .size = bytes,
+                                .tier = block->tier,
+                                .state = ULL_LIVE,
+                                .front = block->front,
+                                .lane = block->lane};
+    for (struct ull__chunk *c = first; c; c = c->next)
+        c->block = part;
+    block_link(f, part, first);
+    return part;
+}
+
+void ull__piece_give(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c,
+                     struct ull__chunk **ready)
+{
+    struct ull__chunk *block = c->block, *low = c->prev, *high = c->next;
+    if ((!low && !high) || !f->stock) {
+        ull__block_dissolve(pool, f, block, ready);
+        return;
+    }
+    uint64_t pages = f->free_pages, below = c->address - block->address;
+    uint64_t above = block->size - below - c->size;
+    bool lower = is_low(c);
+    piece_leave(pool, f, c, ready);
+    if (low)
+        low->next = NULL;
+    if (high)
+        high->prev = NULL;
+    if (lower) { /* the block goes on behind it */
+        if (low)
+            list_before(pool, block, block_part(f, block->block, below));
+        block->block = high;
+        block->address = high->address;
+        block->size = above;
+        list_before(pool, block, c);
+    } else {
+        if (high)
+            list_behind(block, block_part(f, high, above));
+        block->size = below;
+        list_behind(block, c);
+    }
+    idle_moves(f->idle_low, pages - f->free_pages, &f->idle_low, &pool->idle_low);
+}
 
 void ull__block_dissolve(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *block,
                          struct ull__chunk **ready)
@@ -371,10 +461,7 @@ void ull__block_dissolve(struct ull_pool *pool, struct ull__front *f, struct ull
         pool->ranges[pool->range_of[ull__slot_down(pool, c->address)]].chunks = c;
     for (;; c = c->next) {
         if (c->state == ULL_FREE) {
-            piece_remove(pool, f, c);
-            c->state = ULL_SWEPT;
-            c->u.free.left = *ready;
-            *ready = c;
+            piece_leave(pool, f, c, ready);
         } else {
             c->state = ULL_LIVE;
             c->front = front_mark(f);

@@ -6,12 +6,12 @@
  * with a lock of its own, which has blocks of memory and cuts and joins in them as the pool does (block.c). What it has
  * nothing for goes to the pool, which gives it the whole free chunk that fits best.
  *
- * What is free in a front is free for everybody. A request that finds nothing in the pool first has the blocks of its
- * own front merged. Then one free piece of its size is taken back from another front; then all that its own
- * front has free; then, of its kind, small or large, all that is free in all fronts; and before a new page is taken
- * or a request is refused, everything. So it is before the pool tells about itself, with all fronts locked: what it
- * tells is of one moment. Others' large pieces before the own small ones, since taking all back costs many requests
- * a way to the pool until the front has blocks again.
+ * What is free in a front is free for everybody. A large request first has the new blocks of its own front merged. One that
+ * finds nothing in the pool either takes one free piece of another front, one with room for some more like it if there is
+ * any; then all that its own front has free; then, of its kind, small or large, all that is free in all fronts; and
+ * before a new page is taken or a request is refused, everything. So it is before the pool tells about itself, with all
+ * fronts locked: what it tells is of one moment. A single piece leaves the rest of its block where it is, since a front
+ * whose blocks were all taken back goes to the pool for many requests until it has some again.
  *
  * Peaks are exact. A front may add to what is in use only as much as is sure to stay below the peak that was
  * seen already (its room); beyond that the request goes to the pool, which adds everything up.
@@ -24,7 +24,7 @@
  * Requests that are served through views pass by too: as soon as they are free, their pages are to be at home again.
  *
  * What it cannot do: where hardly a page is to spare, threads take each other's pages all the time, under the pool's
- * lock; and a front that lacks a piece walks over all of its blocks.
+ * lock.
  *
  * Locks: pool->lock before those of fronts, those in the order of the list. A front is never freed before the pool.
  */
@@ -35,16 +35,25 @@
 #include "lane.h"
 #include "pool_private.h"
 
+enum { LEND_MORE = 4 }; /* a piece of so many times the size is asked for first */
+
 /* --- back to the pool ---------------------------------------------------------------------------------------- */
 
-/* The pool's lock is held, the front's need not be. */
-static void free_ready(struct ull_pool *pool, const struct ull__front *f, struct ull__chunk *ready)
+/* The pool's lock is held, those of fronts need not be. */
+static void give_all(struct ull_pool *pool, struct ull__chunk *ready, uint16_t lane, uint64_t seq)
 {
     while (ready) {
         struct ull__chunk *c = ready;
         ready = c->u.free.left;
-        ull__make_free(pool, c, f->lane, ++pool->lanes[f->lane].seq, 0, 0);
+        ull__make_free(pool, c, lane, seq, 0, 0);
     }
+}
+
+/* Behind all that the stream did so far. */
+static void give_behind(struct ull_pool *pool, struct ull__chunk *ready, uint16_t lane)
+{
+    if (ready)
+        give_all(pool, ready, lane, ++pool->lanes[lane].seq);
 }
 
 bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loose which)
@@ -53,7 +62,7 @@ bool ull__front_drain(struct ull_pool *pool, struct ull__front *f, enum ull__loo
     ull__lock(&f->lock);
     bool any = ull__blocks_dissolve(pool, f, which, &ready);
     ull__unlock(&f->lock);
-    free_ready(pool, f, ready);
+    give_behind(pool, ready, f->lane);
     return any;
 }
 
@@ -65,19 +74,26 @@ bool ull__front_merge(struct ull_pool *pool, struct ull__front *f)
     return any;
 }
 
+/* Its stream's event is looked at here: what has passed need not go through the bins of its lane first. */
 bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small)
 {
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
         struct ull__chunk *ready = NULL;
         ull__lock(&f->lock);
-        struct ull__chunk *c = ull__bins_find(f->free[small], size, 0);
+        struct ull__chunk *c = ull__bins_find(f->free[small], size * LEND_MORE, 0);
+        c = c ? c : ull__bins_find(f->free[small], size, 0);
         if (c)
-            ull__block_dissolve(pool, f, c->block, &ready);
+            ull__piece_give(pool, f, c, &ready);
         ull__unlock(&f->lock);
-        free_ready(pool, f, ready);
-        if (c)
-            return true;
+        if (!c)
+            continue;
+        uint64_t seq = ++pool->lanes[f->lane].seq;
+        ull__lane_record(pool, f->lane);
+        ull__lanes_poll(pool);
+        bool passed = ull__lane_passed(pool, f->lane, seq);
+        give_all(pool, ready, passed ? ULL_CLEAN : f->lane, passed ? 0 : seq);
+        return true;
     }
     return false;
 }
@@ -262,7 +278,7 @@ struct ull__chunk *ull__fronts_take(struct ull_pool *pool, uint64_t address)
         if (c)
             c->uses = 0;
         ull__unlock(&f->lock);
-        free_ready(pool, f, ready);
+        give_behind(pool, ready, f->lane);
     }
     return c;
 }
@@ -309,10 +325,10 @@ void ull__fronts_hold(struct ull_pool *pool)
         struct ull__front *f = pool->fronts[i];
         struct ull__chunk *ready = NULL;
         fold_latency(pool, f);
-        while (f->blocks) /* also those of which all is in use */
-            ull__block_dissolve(pool, f, f->blocks, &ready);
+        while (f->blocks || f->fresh) /* also those of which all is in use */
+            ull__block_dissolve(pool, f, f->fresh ? f->fresh : f->blocks, &ready);
         ull__stock_return(pool, f);
-        free_ready(pool, f, ready);
+        give_behind(pool, ready, f->lane);
     }
 }
 

@@ -22,8 +22,8 @@ struct ull__front {
     struct ull__bins *free[2]; /* pieces that are free; [1]: in the view of small requests */
     uint64_t free_count;
     uint64_t free_pages, idle_low; /* whole pages in them; the fewest since somebody looked last */
-    struct ull__chunk *blocks;     /* that are cut, linked by u.free */
-    struct ull__chunk *stock;      /* chunks to be, linked by next */
+    struct ull__chunk *blocks, *fresh; /* that are cut, linked by u.free; fresh: not merged yet */
+    struct ull__chunk *stock;          /* chunks to be, linked by next */
     uint32_t stock_count;
     uint64_t latency_max_ns, latency[ULL_LATENCY_BUCKETS];
 };
@@ -37,7 +37,7 @@ struct ull__chunk *ull__piece_take(const struct ull_pool *pool, struct ull__fron
                                    bool small);
 /* Makes one in use free; false, and nothing is changed: that takes a chunk, and none is in stock. */
 bool ull__piece_free(const struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c);
-/* Joins blocks of the front, and what is free beside them; with the pool's lock too. True if there was anything. */
+/* Joins new blocks of the front with what lies beside them, with the pool's lock too. True if there was anything. */
 bool ull__blocks_merge(struct ull_pool *pool, struct ull__front *f);
 /*
  * Makes a block of a chunk that the pool has free, or of a part if that was built for the request, which is cut out of it;
@@ -51,6 +51,12 @@ struct ull__chunk *ull__block_adopt(struct ull_pool *pool, struct ull__front *f,
  */
 void ull__block_dissolve(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *block,
                          struct ull__chunk **ready);
+/*
+ * The same for one piece that is free: what is left of its block on each side stays a block. If no chunk is in stock for
+ * that, all of it is dissolved.
+ */
+void ull__piece_give(struct ull_pool *pool, struct ull__front *f, struct ull__chunk *c,
+                     struct ull__chunk **ready);
 bool ull__blocks_dissolve(struct ull_pool *pool, struct ull__front *f, enum ull__loose which,
                           struct ull__chunk **ready);
 /* Makes sure that some pieces can be cut; with the pool's lock too. */
@@ -96,7 +102,7 @@ bool ull__front_merge(struct ull_pool *pool, struct ull__front *f);
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
 /* The fewest free pages that they had since the last call, added up. */
 uint64_t ull__fronts_idle(struct ull_pool *pool);
-/* Takes a free piece of that size back from one of them; false: none has any. */
+/* Takes a free piece of at least that size back from one of them; false: none has any. */
 bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small);
 /*
  * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,

@@ -144,6 +144,8 @@ allocate_slowly(struct ull_pool *pool, const struct ull_request *request, uint64
         if (ull__fronts_wanted(pool) || ull__fronts_any(pool))
             need.front = front_of(pool, &need, request->stream);
         c = need.front ? ull__front_take(pool, need.front, need.lane, need.size, need.small) : NULL;
+        if (!c && need.front && !need.small && ull__front_merge(pool, need.front))
+            c = ull__front_take(pool, need.front, need.lane, need.size, need.small);
         c = c ? c : ull__need_find(pool, &need);
     }
     if (!c) {

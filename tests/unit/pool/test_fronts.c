@@ -162,6 +162,40 @@ static void a_block_gives_what_is_free_in_it(void **state)
     assert_int_equal(stats(w).held, 16 * PAGE);
 }
 
+/* What the other stream does not take stays in its front, on both sides of what it takes. */
+static void the_rest_of_a_block_stays(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 16 * PAGE;
+    start_with_fronts(w);
+    free_on(w, get_on(w, 16 * PAGE, w->streams[0]), w->streams[0]);
+    char *used[5];
+    for (int i = 0; i < 5; i++)
+        used[i] = get_on(w, 2 * PAGE, w->streams[0]);
+    free_on(w, used[1], w->streams[0]);
+    free_on(w, used[3], w->streams[0]);
+    assert_int_equal(loose(w), 3);
+    char *end =
+        get_on(w, PAGE + PAGE / 2, w->streams[1]); /* of the six behind, which have room for more */
+    assert_ptr_equal(end, used[4] + 2 * PAGE);
+    assert_int_equal(loose(w), 3);
+    free_on(w, used[2], w->streams[0]);
+    assert_ptr_equal(get_on(w, 5 * PAGE, w->streams[1]), used[1]); /* from the middle */
+    assert_int_equal(loose(w), 2);
+    free_on(w, used[0], w->streams[0]);
+    free_on(w, used[4], w->streams[0]);
+    assert_int_equal(loose(w), 4);
+    assert_ptr_equal(get_on(w, PAGE, w->streams[0]), used[0]);
+    assert_ptr_equal(get_on(w, 2 * PAGE, w->streams[0]), used[4]);
+    assert_ptr_equal(get_on(w, 4 * PAGE, w->streams[0]), end + PAGE + PAGE / 2);
+    refused(w, 3 * PAGE);
+    free_on(w, end, w->streams[0]);
+    free_on(w, used[0], w->streams[1]);
+    get_on(w, 4 * PAGE, w->streams[1]);
+    refused(w, PAGE);
+    assert_int_equal(stats(w).held, 16 * PAGE);
+}
+
 static void nothing_is_served_above_a_lowered_limit(void **state)
 {
     struct world *w = *state;
@@ -293,19 +327,13 @@ static void figures_are_exact(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(same_size_is_reused),
-        TEST(threads_that_do_not_meet_have_none),
-        TEST(closed_when_one_is_left),
-        TEST(loose_memory_is_free_for_all),
-        TEST(loose_memory_is_trimmed),
-        TEST(pieces_are_cut_and_joined),
-        TEST(blocks_are_merged),
-        TEST(a_block_gives_what_is_free_in_it),
-        TEST(nothing_is_served_above_a_lowered_limit),
-        TEST(wrong_frees_are_refused),
-        TEST(memory_of_two_streams_passes_by),
-        TEST(a_capture_passes_by),
-        TEST(an_ended_stream_leaves_nothing),
+        TEST(same_size_is_reused),       TEST(threads_that_do_not_meet_have_none),
+        TEST(closed_when_one_is_left),   TEST(loose_memory_is_free_for_all),
+        TEST(loose_memory_is_trimmed),   TEST(pieces_are_cut_and_joined),
+        TEST(blocks_are_merged),         TEST(a_block_gives_what_is_free_in_it),
+        TEST(the_rest_of_a_block_stays), TEST(nothing_is_served_above_a_lowered_limit),
+        TEST(wrong_frees_are_refused),   TEST(memory_of_two_streams_passes_by),
+        TEST(a_capture_passes_by),       TEST(an_ended_stream_leaves_nothing),
         TEST(figures_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
