@@ -35,8 +35,6 @@
 #include "lane.h"
 #include "pool_private.h"
 
-enum { LEND_MORE = 4 }; /* a piece of so many times the size is asked for first */
-
 /* --- back to the pool ---------------------------------------------------------------------------------------- */
 
 /* The pool's lock is held, those of fronts need not be. */
@@ -81,7 +79,7 @@ bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small)
         struct ull__front *f = pool->fronts[i];
         struct ull__chunk *ready = NULL;
         ull__lock(&f->lock);
-        struct ull__chunk *c = ull__bins_find(f->free[small], size * LEND_MORE, 0);
+        struct ull__chunk *c = ull__bins_find(f->free[small], size * ULL_FRONT_MORE, 0);
         c = c ? c : ull__bins_find(f->free[small], size, 0);
         if (c)
             ull__piece_give(pool, f, c, &ready);
@@ -332,17 +330,21 @@ void ull__fronts_hold(struct ull_pool *pool)
     }
 }
 
-/* Gives each a share of what is missing to the peak; the pool keeps one for itself. */
+/* Of what is missing to the peak; the pool keeps a quarter for what passes by the fronts. */
+static int64_t share_of(const struct ull_pool *pool, uint64_t missing)
+{
+    return (int64_t)(missing / 4 * 3 / pool->front_count);
+}
+
 void ull__fronts_release(struct ull_pool *pool)
 {
     const struct ull_stats *s = &pool->stats;
-    uint64_t shares = (uint64_t)pool->front_count + 1;
     pool->room = pool->room_requested = 0;
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
         f->others = s->in_use;
-        f->room = (int64_t)((s->peak_in_use - s->in_use) / shares);
-        f->room_requested = (int64_t)((s->peak_requested - s->requested) / shares);
+        f->room = share_of(pool, s->peak_in_use - s->in_use);
+        f->room_requested = share_of(pool, s->peak_requested - s->requested);
         pool->room += f->room;
         pool->room_requested += f->room_requested;
         ull__unlock(&f->lock);

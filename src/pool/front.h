@@ -7,6 +7,9 @@
 
 #include "pool_private.h"
 
+/* A front asks for so many times the size first, and then for the size: a request like this one will follow. */
+enum { ULL_FRONT_MORE = 4 };
+
 /* See front.c. Under its own lock, but for what is said. */
 struct ull__front {
     _Alignas(ULL_LINE) struct ull__lock lock;

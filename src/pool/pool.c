@@ -62,6 +62,17 @@ static struct ull__front *front_of(struct ull_pool *pool, const struct ull__need
     return ull__front_of(pool, stream);
 }
 
+/* What the front has, with its new blocks merged if need be; else what the pool has with room for some more. Or NULL. */
+static struct ull__chunk *find_for_front(struct ull_pool *pool, const struct ull__need *need)
+{
+    struct ull__need more = *need;
+    more.size *= ULL_FRONT_MORE;
+    struct ull__chunk *c = ull__front_take(pool, need->front, need->lane, need->size, need->small);
+    if (!c && !need->small && ull__front_merge(pool, need->front))
+        c = ull__front_take(pool, need->front, need->lane, need->size, need->small);
+    return c ? c : ull__need_find(pool, &more);
+}
+
 /*
  * Is there nothing to look after but the request itself? Asked with the lock held. If so the short way is taken, which
  * does what the long one does for the request and nothing else; one operation in 64 goes the long way, and looks.
@@ -143,9 +154,7 @@ allocate_slowly(struct ull_pool *pool, const struct ull_request *request, uint64
         pool->held <= pool->limit_pages && ull__host_ready(pool)) {
         if (ull__fronts_wanted(pool) || ull__fronts_any(pool))
             need.front = front_of(pool, &need, request->stream);
-        c = need.front ? ull__front_take(pool, need.front, need.lane, need.size, need.small) : NULL;
-        if (!c && need.front && !need.small && ull__front_merge(pool, need.front))
-            c = ull__front_take(pool, need.front, need.lane, need.size, need.small);
+        c = need.front ? find_for_front(pool, &need) : NULL;
         c = c ? c : ull__need_find(pool, &need);
     }
     if (!c) {
