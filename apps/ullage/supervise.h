@@ -28,8 +28,8 @@ void supervise_prepare(void);
 
 /* What is called meanwhile; `started` and `reaped` may be NULL. */
 struct supervise_calls {
-    void (*started)(void *data, pid_t command);           /* it is executed; it may be over already */
-    void (*tick)(void *data);                             /* about every 10 ms */
+    void (*started)(void *data, pid_t command); /* it is executed; it may be over already */
+    void (*tick)(void *data);                   /* about every 10 ms */
     void (*reaped)(void *data, pid_t pid, int exit_code); /* the command, or an orphan of its tree */
     void *data;
 };

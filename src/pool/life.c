@@ -42,10 +42,10 @@ static void notice_forks(void)
 
 static void update_limit(struct ull_pool *pool)
 {
-    uint64_t limit = pool->options.growth ? pool->options.limit : pool->options.reserve;
-    pool->limit_pages = limit >> pool->page_shift;
-    if (!pool->options.growth)
-        pool->limit_pages = ull__pages_for(pool, limit);
+    pool->limit_pages = pool->options.limit >> pool->page_shift; /* whole pages below it */
+    uint64_t reserve = ull__pages_for(pool, pool->options.reserve);
+    if (!pool->options.growth && reserve < pool->limit_pages)
+        pool->limit_pages = reserve;
 }
 
 static ull_status check_options(const struct ull_pool_options *o, struct ull_error *err)

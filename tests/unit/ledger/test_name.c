@@ -127,7 +127,8 @@ static void not_from_others(void **state)
     chmod(test_folder(), 0755);
     struct ull__ledger *ledger = test_create(&spec);
     char *path = (char *)ull__ledger_path(ledger), target[64];
-    assert_int_equal(test_wait(test_fork(open_as_nobody, path)), 0); /* root's: its children may drop rights */
+    assert_int_equal(test_wait(test_fork(open_as_nobody, path)),
+                     0); /* root's: its children may drop rights */
     assert_int_equal(chown(path, NOBODY, NOBODY), 0);
     assert_int_equal(test_wait(test_fork(open_as_nobody, path)), 0);
     assert_int_equal(chown(path, SOMEBODY, SOMEBODY), 0);

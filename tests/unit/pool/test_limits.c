@@ -47,6 +47,29 @@ static void reserve_and_no_growth(void **state)
     assert_int_equal(ull_pool_set_reserve(w->pool, UINT64_MAX), ULL_E_INVALID);
 }
 
+/* A limit need not be of whole pages; what is held never is above it, however it is taken. */
+static void a_limit_between_pages(void **state)
+{
+    struct world *w = *state;
+    for (int growth = 0; growth < 2; growth++) {
+        for (int reserved = 0; reserved < 2; reserved++) {
+            w->options.growth = growth;
+            w->options.limit = 10 * PAGE + PAGE / 2 + 1;
+            w->options.reserve = reserved ? w->options.limit : 0;
+            start(w);
+            void *p = get(w, 10 * PAGE);
+            assert_int_equal(stats(w).held, 10 * PAGE);
+            refused(w, PAGE / 2);
+            assert_int_equal(ull_pool_set_limit(w->pool, 9 * PAGE + 1), ULL_OK);
+            give(w, p);
+            give(w, get(w, 9 * PAGE));
+            assert_int_equal(stats(w).held, 9 * PAGE);
+            ull_pool_destroy(w->pool);
+            w->pool = NULL;
+        }
+    }
+}
+
 static void share_then_growth(void **state)
 {
     struct world *w = *state;
@@ -147,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_lower_reserve_without_growth),
         TEST(limit_changes),
+        TEST(a_limit_between_pages),
         TEST(reserve_and_no_growth),
         TEST(share_then_growth),
         TEST(prewarmed_requests_call_no_device),
