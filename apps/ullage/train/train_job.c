@@ -63,49 +63,9 @@ static void describe(const struct training *training, struct ull__job_spec *spec
         device->total_bytes > device->budget_bytes ? device->total_bytes : device->budget_bytes;
 }
 
-void train_job_open(struct training *training)
+/* Without them there is nothing to list, and nobody who changes the budget. */
+static void leave(struct train_job *job)
 {
-    struct ull__job_spec spec;
-    struct ull_error err;
-    struct ull__identity identity = {.pid = (uint32_t)getpid(),
-                                     .start_ticks = ull__own_start_ticks()};
-    struct train_job *job = calloc(1, sizeof(*job));
-    if (job == NULL) {
-        return;
-    }
-    training->job = job;
-    job->budget = (uint64_t)training->options->memory * ranks_of(training);
-    job->changed_at = now();
-    ull__own_command(identity.command);
-    describe(training, &spec);
-    char path[512] = "";
-    ull_status status = ULL_OK;
-    if (train_speaks(training->options)) {
-        status = ull__ledger_create(&spec, &job->ledger, &err);
-        snprintf(path, sizeof(path), "%s", status == ULL_OK ? ull__ledger_path(job->ledger) : "");
-    }
-    if (training->options->world != NULL && status == ULL_OK) {
-        status = ull__world_tell(training->options->world, path, sizeof(path), &err);
-    } else if (training->options->world != NULL) {
-        ull__world_tell(training->options->world, path, sizeof(path), NULL);
-    }
-    if (status == ULL_OK && path[0] != '\0') {
-        status = ull__member_join(path, &identity, &job->member, &err);
-    }
-    if (status != ULL_OK) {
-        train_print_note(training, err.message);
-        train_job_close(training);
-        return;
-    }
-    train_job_charge(training);
-}
-
-void train_job_close(struct training *training)
-{
-    struct train_job *job = training->job;
-    if (job == NULL) {
-        return;
-    }
     if (job->member != NULL) {
         ull__member_release(job->member, 0, ULL_CLASS_DATA, job->charged);
     }
@@ -113,8 +73,67 @@ void train_job_close(struct training *training)
         unlink(ull__ledger_path(job->ledger));
         ull__ledger_close(job->ledger);
     }
-    free(job);
-    training->job = NULL;
+    job->member = NULL;
+    job->ledger = NULL;
+}
+
+/* The ledger of all ranks, which rank 0 makes, and this one's place in it. */
+static ull_status enter(const struct training *training, struct train_job *job, struct ull_error *err)
+{
+    struct ull__job_spec spec;
+    struct ull__identity identity = {.pid = (uint32_t)getpid(),
+                                     .start_ticks = ull__own_start_ticks()};
+    struct ull__world *world = training->options->world;
+    char path[512] = "";
+    ull_status status = ULL_OK;
+    ull__own_command(identity.command);
+    describe(training, &spec);
+    if (train_speaks(training->options)) {
+        status = ull__ledger_create(&spec, &job->ledger, err);
+        snprintf(path, sizeof(path), "%s", status == ULL_OK ? ull__ledger_path(job->ledger) : "");
+    }
+    if (world != NULL) {
+        ull_status told = ull__world_tell(world, path, sizeof(path), status == ULL_OK ? err : NULL);
+        status = status == ULL_OK ? told : status;
+    }
+    return status == ULL_OK && path[0] != '\0' ? ull__member_join(path, &identity, &job->member, err)
+                                               : status;
+}
+
+void train_job_open(struct training *training)
+{
+    struct ull__world *world = training->options->world;
+    struct ull_error err;
+    struct train_job *job = calloc(1, sizeof(*job));
+    if (job == NULL) {
+        if (world != NULL) { /* which expects it where the job is told of */
+            ull__world_fail(world, "no memory for a job");
+        }
+        return;
+    }
+    training->job = job;
+    job->budget = (uint64_t)training->options->memory * ranks_of(training);
+    job->changed_at = now();
+    if (enter(training, job, &err) == ULL_OK) {
+        train_job_charge(training);
+    } else {
+        /* It stays: a rank that has no place still follows rank 0's budget, or it would be alone with the old plan. */
+        if (train_speaks(training->options)) {
+            train_print_note(training, err.message);
+        } else {
+            cli_say("rank %d is not in the job's account: %s", ull__world_rank(world), err.message);
+        }
+        leave(job);
+    }
+}
+
+void train_job_close(struct training *training)
+{
+    if (training->job != NULL) {
+        leave(training->job);
+        free(training->job);
+        training->job = NULL;
+    }
 }
 
 /* The regions of the plan in force, budget or not: they are there. */

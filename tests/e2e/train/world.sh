@@ -93,6 +93,27 @@ is "a rank that is told to stop stops all" "$CODE:$ERR" "0:"
 is "after a save" "$(tail -n 1 "$T/out" | json "[d['event'], d['stopped']]")" '["end", "SIGTERM"]'
 check "which is there" test -n "$(ls -d "$T"/stopped/step-*)"
 
+# A rank that is not in the job's account follows its budget all the same: both take the next plan down.
+LD_PRELOAD=$GUESTS/preload_deny.so "$ULLAGE" train "${GPT[@]}" --batch 32 --epochs 100000 --devices 2 -o ndjson >"$T/out" 2>"$T/err" &
+PID=$!
+for _ in {1..600}; do
+    [ "$(wc -l <"$T/out")" -ge 2 ] && break
+    sleep 0.1
+done
+capture "$ULLAGE" ps -o json
+is "a rank without a place in the ledger" "$(of "[len(j['processes']) for j in d['jobs']]")" "[1]"
+capture "$ULLAGE" budget gpt-char 104000000
+is "its job's budget can be changed" "$CODE" 0
+for _ in {1..100}; do
+    grep -q 'the budget is' "$T/err" && break
+    sleep 0.1
+done
+sleep 0.3
+kill -TERM "$PID"
+finish
+is "and it goes on" "$CODE:$(tail -n 1 "$T/out" | json "[d['plan_switches'], d['ranks'][0] == dict(d['ranks'][1], outside_arena_bytes=d['ranks'][0]['outside_arena_bytes'])]")" "0:[1, true]"
+like "it is told that it has none" "$ERR" "rank 1 is not in the job's account"
+
 begin
 kill -KILL "$PID"
 finish
