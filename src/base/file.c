@@ -90,21 +90,41 @@ static bool write_all(int fd, const char *data, size_t size)
     return true;
 }
 
+int ull__own_descriptor(const char *path)
+{
+    static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(path, names[i]) == 0)
+            return i;
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(folders[i]);
+        if (strncmp(path, folders[i], length) != 0 || path[length] < '0' || path[length] > '9')
+            continue;
+        char *end;
+        long number = strtol(path + length, &end, 10);
+        return *end == 0 && number <= 1 << 20 ? (int)number : -1;
+    }
+    return -1;
+}
+
 static ull_status write_directly(const char *path, const char *data, size_t size,
                                  struct ull_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int own = ull__own_descriptor(path);
+    int fd = own >= 0 ? own : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return fail_errno(err, errno, "write", path);
     bool good = write_all(fd, data, size);
     int error = errno;
-    close(fd);
+    if (own < 0)
+        close(fd);
     return good ? ULL_OK : fail_errno(err, error, "write", path);
 }
 
 ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err)
 {
-    if (!is_regular_or_absent(file_type(path)))
+    if (ull__own_descriptor(path) >= 0 || !is_regular_or_absent(file_type(path)))
         return write_directly(path, data, size, err);
     char target[ULL_FILE_PATH], temporary[ULL_FILE_PATH];
     follow_link(path, target);
@@ -127,10 +147,21 @@ ull_status ull__file_write(const char *path, const char *data, size_t size, stru
     return fail_errno(err, error, "write", path);
 }
 
+static ull_status check_descriptor(int own, const char *path, struct ull_error *err)
+{
+    int mode = fcntl(own, F_GETFL);
+    if (mode >= 0 && (mode & O_ACCMODE) != O_RDONLY)
+        return ULL_OK;
+    return fail_errno(err, mode < 0 ? errno : EBADF, "write", path);
+}
+
 ull_status ull__file_check(const char *path, struct ull_error *err)
 {
     if (path[0] == 0)
         return ull__fail(err, ULL_E_INVALID, "the path of a file is empty");
+    int own = ull__own_descriptor(path);
+    if (own >= 0)
+        return check_descriptor(own, path, err);
     unsigned int type = file_type(path);
     if (type == 0040000u)
         return ull__fail(err, ULL_E_INVALID, "'%.300s' is a folder: expected the path of a file",

@@ -3,7 +3,8 @@
  *
  * A file is written beside its place under a temporary name, flushed to the disk and renamed, so that
  * a reader never sees half of it and an error leaves what was there before. What is no regular file (a
- * terminal, a pipe, /dev/null) is written to directly. Paths may be relative to the working folder.
+ * terminal, a pipe, /dev/null), and what is the process's own descriptor whatever is behind it (/dev/stdout, /dev/fd/N), is
+ * written to directly. Paths may be relative to the working folder.
  */
 #ifndef ULLAGE_FILE_H
 #define ULLAGE_FILE_H
@@ -17,6 +18,13 @@ enum { ULL_FILE_PATH = 4096 };
 
 /* ULL_E_SYSTEM, ULL_E_PERMISSION, ULL_E_NOT_FOUND (no such folder), with what to do in err. */
 ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err);
+
+/*
+ * The number of this process's own descriptor that a path stands for, as /dev/stdout or /dev/fd/7; -1: of none. Through such a path the
+ * file behind it would be replaced, so that what else is written to the descriptor is lost; and where that file has no
+ * name any more, the link in /dev.
+ */
+int ull__own_descriptor(const char *path);
 
 /* Finds out whether ull__file_write could succeed, by making and removing a file there. */
 ull_status ull__file_check(const char *path, struct ull_error *err);

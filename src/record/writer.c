@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "file.h"
 
 enum {
     BLOCK_BYTES = 128 * 1024, /* a payload that is filled up to here is written */
@@ -87,6 +88,12 @@ static ull_status may_replace(const char *path, struct ull_error *err)
 {
     uint64_t device, inode;
     unsigned int type = 0;
+    if (ull__own_descriptor(path) >= 0)
+        return ull__fail(
+            err, ULL_E_INVALID,
+            "'%.300s' is a descriptor of this program: a record must be an ordinary file "
+            "with a name",
+            path);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return errno == ENOENT ? ULL_OK : fail_errno(err, errno, "look at", path);

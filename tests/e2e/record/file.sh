@@ -68,6 +68,8 @@ like 'another file is left alone' "$CODE $ERR" '^125 .*other.* is there already 
 is 'and nothing was started' "$(<"$T/other")$([ -e "$T/started" ] && echo ' started')" 'precious'
 run --record /dev/full -- true
 like 'a device is no place for it' "$CODE $ERR" '^125 .*/dev/full.*ordinary file'
+run --record /dev/stdout -- true
+like 'nor is what it writes to' "$CODE $ERR" '^125 .*/dev/stdout.*ordinary file'
 run --record "$T" -- true
 like 'nor is a folder' "$CODE $ERR" '^125 .*a folder'
 run --record "$T/none/record" -- true

@@ -1,5 +1,6 @@
 /* test_file.c: whole or not at all. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -100,6 +101,33 @@ static void writes_through_links_and_to_devices(void **state)
     unlink(target);
 }
 
+/* What is behind a descriptor is no file to replace: not even where it has no name any more. */
+static void writes_to_its_own_descriptors(void **state)
+{
+    char name[64], text[16] = "";
+    (void)state;
+    int fd = open(in_folder("out"), O_RDWR | O_CREAT, 0600);
+    assert_true(fd >= 0 && write(fd, "before", 6) == 6);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    assert_int_equal(ull__file_check(name, NULL), ULL_OK);
+    assert_int_equal(ull__file_write(name, "then", 4, NULL), ULL_OK);
+    check_text(in_folder("out"), "beforethen");
+    assert_int_equal(files_in(folder), 1);
+    unlink(in_folder("out"));
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    assert_int_equal(ull__file_write(name, "!", 1, NULL), ULL_OK);
+    assert_int_equal(pread(fd, text, sizeof text - 1, 0), 11);
+    assert_string_equal(text, "beforethen!");
+    assert_int_equal(files_in(folder), 0);
+    close(fd);
+    assert_int_equal(ull__file_check(name, NULL), ULL_E_SYSTEM);
+    assert_int_equal(ull__file_write(name, "!", 1, NULL), ULL_E_SYSTEM);
+    fd = open("/dev/null", O_RDONLY);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    assert_int_equal(ull__file_check(name, NULL), ULL_E_SYSTEM);
+    close(fd);
+}
+
 static void checks_without_a_trace(void **state)
 {
     struct ull_error err;
@@ -165,6 +193,7 @@ int main(void)
         cmocka_unit_test(writes_and_replaces),
         cmocka_unit_test(a_full_disk_leaves_the_old_file),
         cmocka_unit_test(writes_through_links_and_to_devices),
+        cmocka_unit_test(writes_to_its_own_descriptors),
         cmocka_unit_test(checks_without_a_trace),
         cmocka_unit_test(reads_within_a_limit),
         cmocka_unit_test(makes_folders_and_finds_homes),
