@@ -3,6 +3,7 @@
  * with its share of the batch and a budget of its own. Rank 0 alone speaks, saves and has the job; see src/world/world.h for
  * how they meet, and what becomes of the others when one ends.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void become_rank(struct train_options *options)
     }
     follows = true;
     options->output = TRAIN_QUIET;
-    options->html = options->trace = NULL;
+    options->html = options->trace = options->save_plan = NULL;
 }
 
 int train_ranks_begin(struct train_options *options)
@@ -94,36 +95,45 @@ int train_ranks_begin(struct train_options *options)
     return status == ULL_OK ? -1 : EXIT_FAILED;
 }
 
-/* How a rank ended. -1: it has not. */
-static int ending(int rank, bool waits)
+/* How a rank ended. -1: it has not. killed: by this process, which is nothing to tell. */
+static int ending(int rank, bool waits, bool killed)
 {
     int status = 0;
-    pid_t got = waitpid(others.pids[rank], &status, waits ? 0 : WNOHANG);
+    pid_t got;
+    do {
+        got = waitpid(others.pids[rank], &status, waits ? 0 : WNOHANG);
+    } while (got < 0 && errno == EINTR); /* a signal to stop is one for that rank as well */
     if (got == 0) {
         return -1;
     }
-    if (got == others.pids[rank] && WIFSIGNALED(status)) {
+    if (got == others.pids[rank] && WIFSIGNALED(status) && !killed) {
         cli_say("rank %d was ended by signal %d (%s)", rank, WTERMSIG(status),
                 strsignal(WTERMSIG(status)));
-        return EXIT_FAILED;
     }
     return got == others.pids[rank] && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+/* Waits for a rank that is to end by itself, after a failure for so long; then it is killed. */
+static int end_rank(int rank, bool failed)
+{
+    int ended = -1;
+    for (int tenths = 0; ended < 0 && failed && tenths < LAST_TENTHS; ++tenths) {
+        ended = ending(rank, false, false);
+        if (ended < 0) {
+            nanosleep(&(struct timespec){0, 100000000}, NULL);
+        }
+    }
+    if (ended < 0 && failed) {
+        cli_say("rank %d does not end: it is killed", rank);
+        kill(others.pids[rank], SIGKILL);
+    }
+    return ended < 0 ? ending(rank, true, failed) : ended;
 }
 
 int train_ranks_end(const struct train_options *options, int code)
 {
     for (int i = 1; i <= others.started; ++i) {
-        int ended = -1;
-        for (int tenths = 0; ended < 0 && code != EXIT_OK && tenths < LAST_TENTHS; ++tenths) {
-            ended = ending(i, false);
-            if (ended < 0) {
-                nanosleep(&(struct timespec){0, 100000000}, NULL);
-            }
-        }
-        if (ended < 0 && code != EXIT_OK) {
-            kill(others.pids[i], SIGKILL);
-        }
-        ended = ended < 0 ? ending(i, true) : ended;
+        int ended = end_rank(i, code != EXIT_OK);
         code = code == EXIT_OK ? ended : code;
     }
     others.started = 0;

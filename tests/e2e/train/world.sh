@@ -32,6 +32,11 @@ PYTHON
         "$(of "[len(d['ranks']), all(r['measured_peak_bytes'] == r['predicted_peak_bytes'] > 0 for r in d['ranks'])]")" "[$ranks, true]"
 done
 
+# A plan is written once, and where standard error is a file, behind what is there.
+echo before >"$T/err"
+"$ULLAGE" train "${GPT[@]}" --max-steps 1 --devices 2 --save-plan /dev/stderr -o json >"$T/out" 2>>"$T/err"
+is "a plan of two to standard error" "$?:$(head -n 1 "$T/err"):$(grep -c '"version"' "$T/err")" "0:before:1"
+
 # --- pictures, statistics of batch norm, 16 bits ---
 train resnet20 --data synthetic,samples=400 --memory 96MiB --precision bf16 --batch 16 --max-steps 3 --eval-samples 20 --devices 2 -o json
 is "pictures, in 16 bits" "$CODE:$ERR" "0:"
