@@ -166,12 +166,13 @@ static ull_status scatter_row(const struct place *at, const char *from, char *to
     return status;
 }
 
+/* From the last piece on: where `from` is `to`, what is not sent yet lies before what is written. */
 static ull_status gather_row(const struct place *at, const char *from, char *to, int64_t length,
                              int64_t whole, struct ull_error *err)
 {
     int64_t most = (int64_t)(ULL_WORLD_SLOT / at->width);
     ull_status status = ULL_OK;
-    for (int64_t first = 0; first < length && status == ULL_OK; first += most) {
+    for (int64_t first = (length - 1) / most * most; first >= 0 && status == ULL_OK; first -= most) {
         int64_t n = length - first < most ? length - first : most;
         memcpy(ull__world_slot(at->world, at->rank), from + (size_t)first * at->width,
                (size_t)n * at->width);
@@ -214,7 +215,8 @@ static ull_status by_rows(const struct place *at, struct ull_error *err)
     int64_t whole = run->whole * run->inner;
     bool gathers = run->kind == ULL_ALL_GATHER;
     ull_status status = ULL_OK;
-    for (int64_t row = 0; row < run->outer && status == ULL_OK; ++row) {
+    for (int64_t i = 0; i < run->outer && status == ULL_OK; ++i) {
+        int64_t row = gathers ? run->outer - 1 - i : i;
         const char *from =
             (const char *)run->from + (size_t)(row * (gathers ? length : whole)) * at->width;
         char *to = (char *)run->to + (size_t)(row * (gathers ? whole : length)) * at->width;

@@ -2,7 +2,7 @@
  * world.c: see world.h.
  *
  * A meeting: each rank counts its own arrivals, and goes on when the others have arrived as often. It looks a while, and then sleeps
- * on the counter of the one it waits for, for a tenth of a second at most before it asks whether that one still lives.
+ * on the counter of the one it waits for, for a tenth of a second at most before it asks whether those that it waits for still live.
  */
 #include "world.h"
 
@@ -174,6 +174,13 @@ bool ull__world_gone(const struct ull__world *world, int rank)
     return held != EBUSY;
 }
 
+static bool has_arrived(const struct ull__world *world, int rank)
+{
+    const struct member *member = &world->shared->members[rank];
+    unsigned int seen = atomic_load_explicit(&member->arrived, memory_order_acquire);
+    return (int)(seen - world->meetings) >= 0;
+}
+
 static ull_status failure(struct ull__world *world, struct ull_error *err)
 {
     /* Whoever failed may have died before its message was whole. */
@@ -185,7 +192,7 @@ static ull_status failure(struct ull__world *world, struct ull_error *err)
                                                        : "a rank has ended while it failed");
 }
 
-/* Whether a rank is there: nobody else can have its mutex. */
+/* Whether a rank is there, or was at this meeting: nobody else can have its mutex. */
 static bool is_alive(struct ull__world *world, int rank, int patience)
 {
     struct member *member = &world->shared->members[rank];
@@ -197,12 +204,24 @@ static bool is_alive(struct ull__world *world, int rank, int patience)
         }
         return patience < STARTING;
     }
-    if (!ull__world_gone(world, rank)) {
+    /* It may have come, and gone since: asked in this order. */
+    if (!ull__world_gone(world, rank) || has_arrived(world, rank)) {
         return true;
     }
     snprintf(message, sizeof(message), "rank %d of %d has ended", rank, world->ranks);
     fail_for(world, rank, message);
     return false;
+}
+
+/* All of them: one that is waited for may be stopped, while another one has ended. */
+static bool all_alive(struct ull__world *world, int patience)
+{
+    for (int i = 0; i < world->ranks; ++i) {
+        if (i != world->rank && !has_arrived(world, i) && !is_alive(world, i, patience)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Until a rank has arrived as often as this one. */
@@ -223,7 +242,7 @@ static bool wait_for(struct ull__world *world, int rank)
         }
         struct timespec most = {0, PATIENCE_NS};
         long slept = syscall(SYS_futex, &member->arrived, FUTEX_WAIT, seen, &most, NULL, 0);
-        if (slept != 0 && errno == ETIMEDOUT && !is_alive(world, rank, patience++)) {
+        if (slept != 0 && errno == ETIMEDOUT && !all_alive(world, patience++)) {
             return false;
         }
     }

@@ -21,10 +21,11 @@
 #include "half.h"
 #include "ops.h"
 
-enum { RANKS = 3, MOST = 400000 };
+enum { RANKS = 3, MOST = 800000 };
 
 /* What ranks leave for the test. */
 struct results {
+    pid_t pids[RANKS];
     float data[RANKS][MOST];
     char message[RANKS][200];
     int64_t elements;
@@ -84,6 +85,7 @@ struct kind {
     int kind, reduce;
     enum ull__type type;
     int64_t outer, whole, inner;
+    bool in_place;
 };
 
 /* Element i of what a rank has; whole numbers for bools. Sums of these depend on their order. */
@@ -140,6 +142,7 @@ static void run_collective(struct ull__world *world, const void *context)
     if (ull__cpu_create(&options, &backend, NULL) != ULL_OK || from == NULL || to == NULL) {
         _exit(8);
     }
+    char *into = kind->in_place ? from : to;
     for (int64_t i = 0; i < (gathers ? part : whole); ++i) {
         store(kind->type, from, i, value(kind, rank, i));
     }
@@ -151,7 +154,7 @@ static void run_collective(struct ull__world *world, const void *context)
                                        .whole = kind->whole,
                                        .inner = kind->inner,
                                        .from = from,
-                                       .to = to};
+                                       .to = into};
     /* Ranks come one after the other, and another one is the last each time. */
     nap((rank + kind->whole) % RANKS * 3);
     backend->ops->collective(backend, ULL_QUEUE_COMM, &what);
@@ -160,7 +163,7 @@ static void run_collective(struct ull__world *world, const void *context)
     }
     results->elements = cuts ? part : whole;
     for (int64_t i = 0; i < results->elements; ++i) {
-        results->data[rank][i] = load(kind->type, to, i);
+        results->data[rank][i] = load(kind->type, into, i);
     }
     backend->ops->destroy(backend);
     free(from);
@@ -215,19 +218,26 @@ static float expected(const struct kind *kind, int rank, int64_t i)
 static void collectives_do_what_they_say(void **state)
 {
     static const struct kind kinds[] = {
-        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1},
-        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 1, 1},
-        {ULL_ALL_REDUCE, ULL_REDUCTION_MEAN, ULL_TYPE_BF16, 1, 1003, 1},
-        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F16, 1, 1003, 1},
-        {ULL_ALL_REDUCE, ULL_REDUCTION_MAX, ULL_TYPE_BOOL, 1, 77, 1},
-        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_I32, 1, 1003, 1},
-        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1},
-        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 4, 7, 5},
-        {ULL_REDUCE_SCATTER, ULL_REDUCTION_MAX, ULL_TYPE_F16, 2, 2, 3},
-        {ULL_ALL_GATHER, 0, ULL_TYPE_F32, 1, 300001, 1},
-        {ULL_ALL_GATHER, 0, ULL_TYPE_BF16, 3, 8, 2},
-        {ULL_BROADCAST, 0, ULL_TYPE_F32, 1, 300001, 1},
-        {ULL_OWN_PART, 0, ULL_TYPE_F32, 3, 8, 2},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1, false},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 1, 1, false},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_MEAN, ULL_TYPE_BF16, 1, 1003, 1, false},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F16, 1, 1003, 1, false},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_MAX, ULL_TYPE_BOOL, 1, 77, 1, false},
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_I32, 1, 1003, 1, false},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1, false},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 4, 7, 5, false},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_MAX, ULL_TYPE_F16, 2, 2, 3, false},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_F32, 1, 300001, 1, false},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_BF16, 3, 8, 2, false},
+        {ULL_BROADCAST, 0, ULL_TYPE_F32, 1, 300001, 1, false},
+        {ULL_OWN_PART, 0, ULL_TYPE_F32, 3, 8, 2, false},
+        /* In place, with parts that go through a slot in several pieces. */
+        {ULL_ALL_REDUCE, ULL_REDUCTION_SUM, ULL_TYPE_F32, 1, 300001, 1, true},
+        {ULL_REDUCE_SCATTER, ULL_REDUCTION_SUM, ULL_TYPE_F32, 2, 400000, 1, true},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_F32, 1, 799999, 1, true},
+        {ULL_ALL_GATHER, 0, ULL_TYPE_BF16, 3, 8, 2, true},
+        {ULL_BROADCAST, 0, ULL_TYPE_F32, 1, 300001, 1, true},
+        {ULL_OWN_PART, 0, ULL_TYPE_F32, 3, 8, 2, true},
     };
     (void)state;
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
@@ -292,6 +302,35 @@ static void one_that_ends_is_noticed(void **state)
     }
 }
 
+/* Rank 1 is stopped and rank 2 ends: rank 0, which waits for 1, sees it. */
+static void stop_and_end(struct ull__world *world, const void *context)
+{
+    struct ull_error err = {{0}};
+    int rank = ull__world_rank(world);
+    (void)context;
+    results->pids[rank] = getpid();
+    if (ull__world_meet(world, &err) != ULL_OK) {
+        _exit(7);
+    }
+    if (rank != 0) {
+        raise(rank == 1 ? SIGSTOP : SIGKILL);
+    }
+    bool told = ull__world_meet(world, &err) != ULL_OK;
+    if (rank == 0) {
+        kill(results->pids[1], SIGCONT);
+    }
+    _exit(told && strcmp(err.message, "rank 2 of 3 has ended") == 0 ? 5 : 6);
+}
+
+static void one_that_ends_is_noticed_behind_one_that_is_stopped(void **state)
+{
+    int statuses[RANKS];
+    (void)state;
+    in_world(stop_and_end, NULL, statuses);
+    assert_int_equal(WEXITSTATUS(statuses[0]), 5);
+    assert_int_equal(WEXITSTATUS(statuses[1]), 5);
+}
+
 /* A segment goes on past a collective that failed, and the failure is told once. */
 static void fail_in_backend(struct ull__world *world, const void *context)
 {
@@ -352,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_do_what_they_say),
         cmocka_unit_test(one_that_ends_is_noticed),
+        cmocka_unit_test(one_that_ends_is_noticed_behind_one_that_is_stopped),
         cmocka_unit_test(a_backend_tells_of_it),
         cmocka_unit_test(bad_worlds),
     };
