@@ -37,20 +37,25 @@ static size_t place_of(const struct ull__names *names, const char *name)
     return at;
 }
 
-/* How many nodes of this block and operator came before: by a table of counters with room for all nodes. */
-static int next_of(const struct ull__graph *graph, int node, int *first, int *counts, size_t room)
+/* Whether a node's name is this text and a number. */
+static bool begins_with(const char *name, const char *text, size_t length)
 {
-    const struct ull__node *of = &graph->nodes[node];
-    uint64_t hash = mix(mix(first_hash, &of->block, sizeof(of->block)), &of->op, sizeof(void *));
-    size_t at = hash % room;
-    while (first[at] != ULL_NONE &&
-           (graph->nodes[first[at]].block != of->block || graph->nodes[first[at]].op != of->op)) {
-        at = (at + 1) % room;
+    return strncmp(name, text, length) == 0 && name[length] == '.' &&
+           name[length + 1 + strspn(name + length + 1, "0123456789")] == '\0';
+}
+
+/* How many nodes have the same text before their number: by a table of counters with room for all nodes. */
+static int next_of(const struct ull__names *names, int node, const char *text, int *first, int *counts)
+{
+    size_t length = strlen(text), at = mix(first_hash, text, length) % names->room;
+    while (first[at] != ULL_NONE && !begins_with(names->nodes[first[at]], text, length)) {
+        at = (at + 1) % names->room;
     }
     first[at] = first[at] != ULL_NONE ? first[at] : node;
     return counts[at]++;
 }
 
+/* Blocks may have the same name, or the same beginning of one that is too long: they count on. */
 static bool name_nodes(struct ull__names *names)
 {
     const struct ull__graph *graph = names->graph;
@@ -64,9 +69,10 @@ static bool name_nodes(struct ull__names *names)
         const struct ull__node *node = &graph->nodes[i];
         const char *block = node->block != ULL_NONE ? graph->blocks[node->block] : NULL;
         char text[NAME];
-        snprintf(text, sizeof(text), "%.160s%s%.40s.%d", block != NULL ? block : "",
-                 block != NULL ? "/" : "", node->op->name,
-                 next_of(graph, i, first, counts, names->room));
+        int length = snprintf(text, sizeof(text), "%.160s%s%.40s", block != NULL ? block : "",
+                              block != NULL ? "/" : "", node->op->name);
+        snprintf(text + length, sizeof(text) - (size_t)length, ".%d",
+                 next_of(names, i, text, first, counts));
         names->nodes[i] = strdup(text);
         fine = names->nodes[i] != NULL;
         if (fine) {

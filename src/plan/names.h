@@ -2,7 +2,7 @@
  * names.h: names for what a program works with: they do not depend on numbers, sizes, workspaces or a backend, so that a
  * plan that is written down means the same where it is read.
  *
- * A node is "BLOCK/OPERATOR.N" ("layer1.0/conv2d.1"), the Nth of that operator in its block, or "OPERATOR.N" outside of blocks. A
+ * A node is "BLOCK/OPERATOR.N" ("layer1.0/conv2d.1"), the Nth of that operator in blocks of that name, or "OPERATOR.N" outside of blocks. A
  * tensor has the name of the node that makes it, with ":N" for its outputs from the second on, or its own.
  */
 #ifndef ULLAGE_PLAN_NAMES_H
