@@ -314,6 +314,10 @@ static ull_status open_session(struct training *training, struct ull_error *err)
         }
     } else if (status == ULL_OK && session.given != NULL) {
         train_plan_compare(training);
+    } else if (status == ULL_OK && options->file != NULL && !training->resumes) {
+        train_print_note(training,
+                         "of the plan, ranks take the batch, micro-batch, precision and where the "
+                         "optimizer's state is: what is recomputed and sent is chosen anew");
     }
     if (status == ULL_OK) {
         status = fits(training, err);

@@ -36,6 +36,11 @@ done
 echo before >"$T/err"
 "$ULLAGE" train "${GPT[@]}" --max-steps 1 --devices 2 --save-plan /dev/stderr -o json >"$T/out" 2>>"$T/err"
 is "a plan of two to standard error" "$?:$(head -n 1 "$T/err"):$(grep -c '"version"' "$T/err")" "0:before:1"
+tail -n +2 "$T/err" >"$T/plan.json"
+
+train "${GPT[@]}" --max-steps 1 --devices 2 --plan "$T/plan.json" -o json
+is "a plan that is given to two" "$CODE" 0
+like "is not all that they run, which is said" "$ERR" "what is recomputed and sent is chosen anew"
 
 # --- pictures, statistics of batch norm, 16 bits ---
 train resnet20 --data synthetic,samples=400 --memory 96MiB --precision bf16 --batch 16 --max-steps 3 --eval-samples 20 --devices 2 -o json
