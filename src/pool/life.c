@@ -42,10 +42,10 @@ static void notice_forks(void)
 
 static void update_limit(struct ull_pool *pool)
 {
-    pool->limit_pages = pool->options.limit >> pool->page_shift; /* whole pages below it */
+    uint64_t most = pool->options.limit >> pool->page_shift;
     uint64_t reserve = ull__pages_for(pool, pool->options.reserve);
-    if (!pool->options.growth && reserve < pool->limit_pages)
-        pool->limit_pages = reserve;
+    pool->reserve_pages = reserve < most ? reserve : most;
+    pool->limit_pages = pool->options.growth ? most : pool->reserve_pages;
 }
 
 static ull_status check_options(const struct ull_pool_options *o, struct ull_error *err)
@@ -96,10 +96,7 @@ static ull_status init(struct ull_pool *pool, struct ull_error *err)
     status = ull__ranges_init(pool, err);
     if (status != ULL_OK)
         return status;
-    uint64_t reserve = ull__pages_for(pool, pool->options.reserve);
-    if (reserve > pool->limit_pages)
-        reserve = pool->limit_pages;
-    if (ull__commit(pool, reserve) != ULL_OK)
+    if (ull__commit(pool, pool->reserve_pages) != ULL_OK)
         return ull__fail(err, ULL_E_NO_MEMORY,
                          "the device does not have the %llu bytes of the reserve",
                          (unsigned long long)pool->options.reserve);

@@ -133,7 +133,7 @@ void ull__pages_release(struct ull_pool *pool, uint32_t first, uint32_t count)
 
 uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count)
 {
-    uint64_t keep = ull__pages_for(pool, pool->options.reserve), done = 0;
+    uint64_t keep = pool->reserve_pages, done = 0;
     uint64_t most = pool->held > keep ? pool->held - keep : 0;
     count = count < most ? count : most;
     if (pool->plain)
@@ -164,7 +164,7 @@ uint64_t ull__pages_return(struct ull_pool *pool, uint64_t count)
 void ull__idle(struct ull_pool *pool, uint64_t now)
 {
     uint64_t over = pool->held > pool->limit_pages ? pool->held - pool->limit_pages : 0;
-    uint64_t keep = ull__pages_for(pool, pool->options.reserve);
+    uint64_t keep = pool->reserve_pages;
     if (now - pool->idle_since >= pool->options.idle_ns) {
         ull__fronts_drain(pool, ULL_LOOSE_ALL);
         uint64_t mark = pool->limit_pages / 100 * pool->options.watermark_percent +

@@ -103,7 +103,7 @@ static ull_status add_region(struct ull_pool *pool, uint64_t count, uint32_t *fi
 /* The pages that a new region should have: at least `least`, which the limit allows. */
 static uint64_t wanted_pages(const struct ull_pool *pool, uint64_t least)
 {
-    uint64_t reserve = ull__pages_for(pool, pool->options.reserve), free_bytes, total;
+    uint64_t reserve = pool->reserve_pages, free_bytes, total;
     uint64_t wanted = pool->held;
     if (pool->device->ops->memory(pool->device, &free_bytes, &total) != ULL_OK)
         return least;
@@ -127,11 +127,8 @@ uint64_t ull__regions_idle(const struct ull_pool *pool)
 /* What went for something else may have been the reserve. If it cannot be had again, so be it. */
 static void restore_reserve(struct ull_pool *pool)
 {
-    uint64_t reserve = ull__pages_for(pool, pool->options.reserve);
-    if (reserve > pool->limit_pages)
-        reserve = pool->limit_pages;
-    if (pool->held < reserve)
-        ull__regions_commit(pool, reserve - pool->held);
+    if (pool->held < pool->reserve_pages)
+        ull__regions_commit(pool, pool->reserve_pages - pool->held);
 }
 
 /* One region: as much of `wanted` as the device gives, `least` at least. */

@@ -51,7 +51,7 @@ static uint64_t idle_pages(struct ull_pool *pool)
 {
     uint64_t loose = ull__fronts_idle(pool);
     uint64_t low = least(pool->idle_low, pool->free_pages) + loose, graphs = pages_of_graphs(pool);
-    uint64_t keep = ull__pages_for(pool, pool->options.reserve);
+    uint64_t keep = pool->reserve_pages;
     pool->idle_past = least(pool->idle_past, pool->idle_low + loose);
     pool->idle_low = pool->free_pages;
     low = low > graphs ? low - graphs : 0;
