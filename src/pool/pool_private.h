@@ -106,8 +106,8 @@ struct ull_pool {
     int64_t room, room_requested; /* of all fronts */
     struct ull_pool_options options;
     uint64_t total_pages; /* of the device, as it said at the start */
-    uint64_t limit_pages,
-        reserve_pages; /* whole ones under the limit; over the reserve, but never above the limit */
+    uint64_t limit_pages;   /* whole ones under the limit */
+    uint64_t reserve_pages; /* whole ones over the reserve, but not above the limit */
 
     /* Addresses. */
     uint64_t base, page_bytes;
