@@ -105,7 +105,7 @@ struct ull_pool {
     bool fronts_forced;           /* for tests: open them without contention */
     int64_t room, room_requested; /* of all fronts */
     struct ull_pool_options options;
-    uint64_t total_pages; /* of the device, as it said at the start */
+    uint64_t total_pages;   /* of the device, as it said at the start */
     uint64_t limit_pages;   /* whole ones under the limit */
     uint64_t reserve_pages; /* whole ones over the reserve, but not above the limit */
 
