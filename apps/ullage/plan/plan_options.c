@@ -477,5 +477,10 @@ int plan_read_options(int argc, char **argv, struct plan_options *options)
     if (options->request.batch == 0) {
         options->request.batch = options->inference ? 1 : 32;
     }
-    return find_device(options, &typed);
+    int code = find_device(options, &typed);
+    if (code < 0 && options->threads > 0 && strcmp(options->profile.name, "cpu") != 0) {
+        return cli_usage_error("plan", "--threads is of the processor: expected device cpu, not %s",
+                               options->profile.name);
+    }
+    return code;
 }

@@ -75,7 +75,7 @@ static void put_i64(struct ull_json *json, const char *key, int64_t value)
     ull__json_i64(json, value);
 }
 
-/* What decides the bits of what follows, so that a run that goes on with other options is refused. */
+/* What decides the bits of what follows. A run that goes on takes its plan from here, and may have other devices and threads. */
 static char *describe_options(struct training *training)
 {
     struct ull__session_info info;

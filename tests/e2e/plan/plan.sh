@@ -78,6 +78,7 @@ refused 'a budget that is none' 2 'expected' resnet18 --memory much
 refused 'a batch of 0' 2 "batch is '0'" resnet18 --batch 0
 refused 'a batch that is no number' 2 "batch is 'x'" resnet18 --batch x
 refused 'an unknown device' 2 'expected a file .* h200' resnet18 --device h300
+refused 'threads of a card' 2 'expected device cpu, not h200' lenet --device h200 --threads 4
 refused 'a missing profile' 1 'none\.json' resnet18 --device ./none.json
 echo '{"name": "mine", "memory_bytes": -1}' >"$T/bad.json"
 refused 'a bad profile' 1 'memory_bytes' resnet18 --device "$T/bad.json"
