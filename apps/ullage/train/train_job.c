@@ -118,9 +118,11 @@ void train_job_open(struct training *training)
         train_job_charge(training);
     } else {
         /* It stays: a rank that has no place still follows rank 0's budget, or it would be alone with the old plan. */
-        if (train_speaks(training->options)) {
+        bool failed = world != NULL &&
+                      ull__world_failed(world) >= 0; /* which ends it all, and is told then */
+        if (!failed && train_speaks(training->options)) {
             train_print_note(training, err.message);
-        } else {
+        } else if (!failed) {
             cli_say("rank %d is not in the job's account: %s", ull__world_rank(world), err.message);
         }
         leave(job);

@@ -10,6 +10,7 @@
 
 #include "../plan/profiles.h"
 #include "error.h"
+#include "file.h"
 #include "host_memory.h"
 #include "size.h"
 #include "train_plan.h"
@@ -415,6 +416,17 @@ static int take_other(int option, const char *text, struct train_options *option
     }
 }
 
+/* What is written at the end can be: else hours would be over before that is told. */
+static ull_status check_files(const struct train_options *options, struct ull_error *err)
+{
+    const char *const files[] = {options->save_plan, options->html, options->trace};
+    ull_status status = ULL_OK;
+    for (int i = 0; i < 3 && status == ULL_OK; ++i) {
+        status = files[i] != NULL ? ull__file_check(files[i], err) : ULL_OK;
+    }
+    return status;
+}
+
 static int check(struct train_options *options)
 {
     if (options->data == NULL) {
@@ -442,9 +454,13 @@ static int check(struct train_options *options)
         cli_say("%s", err.message);
         return EXIT_FAILED;
     }
-    if (options->plan != NULL && train_plan_open(options, &err) != ULL_OK) {
+    ull_status status = check_files(options, &err);
+    if (status == ULL_OK && options->plan != NULL) {
+        status = train_plan_open(options, &err);
+    }
+    if (status != ULL_OK) {
         cli_say("%s", err.message);
-        return EXIT_FAILED;
+        return status == ULL_E_PERMISSION ? EXIT_PERMISSION : EXIT_FAILED;
     }
     int64_t machine = (int64_t)ull__host_memory_total();
     options->memory = options->memory > 0 ? options->memory : machine / 2 / devices;

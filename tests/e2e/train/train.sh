@@ -164,6 +164,11 @@ is "a loss that is no number" "$CODE" 1
 like "ends it, with the reason" "$ERR" "the loss is .*no number to go on from: lower --lr"
 train nonsense --data "$DATA"
 is "an unknown model" "$CODE" 2
+for option in html trace save-plan; do
+    train lenet --data "$DATA" --max-steps 2 --$option "$T/none/x" -o json
+    is "--$option where nothing can be is told before the training" "$CODE:$OUT" "1:"
+    like "with the path" "$ERR" "$T/none/x"
+done
 for option in devices threads; do # too large for an int
     train lenet --data "$DATA" --$option 4294967298
     is "--$option of 2^32 and two" "$CODE" 2
