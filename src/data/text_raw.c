@@ -193,7 +193,8 @@ static bool next_mark(struct ull__raw_walk *walk)
 {
     const struct ull__raw *raw = walk->raw;
     bool ended = false;
-    while (walk->file < raw->file_count && raw->files[walk->file].end == walk->at) {
+    /* Behind the end: of a character the first bytes were in that file, the rest in the next. */
+    while (walk->file < raw->file_count && raw->files[walk->file].end <= walk->at) {
         walk->file++;
         ended = true;
     }

@@ -81,6 +81,19 @@ static void of_text(void **state)
     shows("d,documents=paragraphs", 8, ULL_DATA_TRAIN, "|ab>ab| ");
 }
 
+/* A file that was cut off within a character, which the next one begins with: documents are found behind it all the same. */
+static void a_character_of_two_files(void **state)
+{
+    (void)state;
+    world_mkdir("c");
+    world_text("c/1.txt", "a\xc3");
+    world_text("c/2.txt", "\xa9\nb\nc");
+    struct ull__data_want want = window(8);
+    struct ull__data *data = world_open("c,documents=lines,split=none", &want);
+    assert_int_equal(ull__data_info(data)->samples[ULL_DATA_TRAIN], 3);
+    ull__data_close(data);
+}
+
 /* Two files of a folder that are named for their parts, and what is said of a place in the second. */
 static void of_named_files(void **state)
 {
@@ -288,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(of_text, world_begin, world_end),
         cmocka_unit_test_setup_teardown(of_named_files, world_begin, world_end),
+        cmocka_unit_test_setup_teardown(a_character_of_two_files, world_begin, world_end),
         cmocka_unit_test_setup_teardown(pieces_and_parts, world_begin, world_end),
         cmocka_unit_test_setup_teardown(of_tokens, world_begin, world_end),
         cmocka_unit_test_setup_teardown(like_lengths_together, world_begin, world_end),
