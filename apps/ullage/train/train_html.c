@@ -2,13 +2,13 @@
  * train_html.c: a page of a training: loss and speed by step, the memory that was used beside the budget, and the plan. One file, no
  * network; curves are drawn as SVG, so that nothing has to run.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "file.h"
 #include "size.h"
 #include "train_cmd.h"
 
@@ -173,11 +173,11 @@ static const char style[] =
 ull_status train_write_html(const struct training *training, struct ull_error *err)
 {
     struct ull__session_info info;
-    char words[256];
-    FILE *file = fopen(training->options->html, "we");
+    char words[256], *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size); /* an earlier page is replaced by a whole one */
     if (file == NULL) {
-        return ull__fail(err, ULL_E_SYSTEM, "cannot write '%s': %s", training->options->html,
-                         strerror(errno));
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a page");
     }
     ull__session_info(training->session, &info);
     fprintf(file, "<!DOCTYPE html>\n<html lang='en'><meta charset='utf-8'><meta name='viewport' "
@@ -204,7 +204,8 @@ ull_status train_write_html(const struct training *training, struct ull_error *e
     fprintf(file, "</html>\n");
     bool fine = !ferror(file);
     fine = fclose(file) == 0 && fine;
-    return fine ? ULL_OK
-                : ull__fail(err, ULL_E_SYSTEM, "cannot write '%s': %s", training->options->html,
-                            strerror(errno));
+    ull_status status = fine ? ull__file_write(training->options->html, text, size, err)
+                             : ull__fail(err, ULL_E_NO_MEMORY, "no memory for a page");
+    free(text);
+    return status;
 }

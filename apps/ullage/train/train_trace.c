@@ -3,13 +3,13 @@
  *
  * Kept in memory, up to EVENTS of them, the first ones, and written at the end.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "file.h"
 #include "train_cmd.h"
 
 enum { EVENTS = 1 << 20 };
@@ -45,9 +45,11 @@ void train_trace_note(void *context, enum ull__queue queue, const char *what, do
 ull_status train_trace_write(const char *path, struct ull_error *err)
 {
     static const char *const queues[] = {"compute", "to the host", "to the device", "collectives"};
-    FILE *file = fopen(path, "we");
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size); /* an earlier trace is replaced by a whole one */
     if (file == NULL) {
-        return ull__fail(err, ULL_E_SYSTEM, "cannot write '%s': %s", path, strerror(errno));
+        return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a trace");
     }
     fprintf(file, "{\"traceEvents\":[\n");
     for (int i = 0; i < 4; ++i) {
@@ -70,6 +72,8 @@ ull_status train_trace_write(const char *path, struct ull_error *err)
     free(trace.events);
     trace.events = NULL;
     trace.count = trace.room = 0;
-    return fine ? ULL_OK
-                : ull__fail(err, ULL_E_SYSTEM, "cannot write '%s': %s", path, strerror(errno));
+    ull_status status = fine ? ull__file_write(path, text, size, err)
+                             : ull__fail(err, ULL_E_NO_MEMORY, "no memory for a trace");
+    free(text);
+    return status;
 }
