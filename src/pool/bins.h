@@ -1,13 +1,13 @@
 /*
  * bins.h: free chunks by size, for best fit with the lowest address on ties.
  *
- * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 128 equal steps within it, with a
+ * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 256 equal steps within it, with a
  * bit a bin, so that the next bin that has anything is found in constant time. Where TLSF takes
  * any chunk of the next bin, a bin here is a treap by (size, address), so the fit is exact. Bins are at
- * most 0.8 % wide, so most have one chunk or none: then nothing is searched. The priority of a treap's node is a
- * hash of where the node is; it costs no memory.
+ * most 0.4 % wide, so most have one chunk or none: then nothing is searched. Chunks of 2 GiB and more, which are few,
+ * share the last one. The priority of a treap's node is a hash of where the node is; it costs no memory.
  *
- * Bins below 32 KiB have one size each, and may have very many chunks; so each of them has a heap (heap.h) too. What
+ * Bins below 64 KiB have one size each, and may have very many chunks; so each of them has a heap (heap.h) too. What
  * the host has no memory for in the heap goes into the treap, so an insertion never fails.
  */
 #ifndef ULLAGE_BINS_H
@@ -22,7 +22,7 @@
 enum {
     ULL_UNIT_SHIFT = 8,
     ULL_UNIT = 1 << ULL_UNIT_SHIFT,
-    ULL_STEP_SHIFT = 7,
+    ULL_STEP_SHIFT = 8,
     ULL_STEPS = 1 << ULL_STEP_SHIFT,
     ULL_BINS = 4096
 };
@@ -35,7 +35,7 @@ struct ull__bins {
     struct ull__chunk *root[ULL_BINS];
 };
 
-/* Any size of at least one unit; those from 2^46 bytes on share the last bin. */
+/* Any size of at least one unit. */
 static inline unsigned int ull__bin_of(uint64_t size)
 {
     uint64_t units = size >> ULL_UNIT_SHIFT;

@@ -22,6 +22,8 @@ static void *scarce_realloc(void *at, size_t size)
 
 enum { CHUNKS = 4000, STEPS = 60000 };
 
+#define LAST_BIN ((uint64_t)1 << 31) /* from this size on all share it */
+
 static struct ull__chunk *chunks; /* chunk i at address (i + 1) * ULL_UNIT; prev: not NULL if it is in a bin */
 
 static uint64_t random_state;
@@ -34,11 +36,13 @@ static uint64_t random_below(uint64_t end)
     return random_state % end;
 }
 
-/* Most of few sizes; some of any. */
+/* Most of few sizes; some of any, up to where a bin has four of them; and a few that share the last bin with all larger ones. */
 static uint64_t random_size(void)
 {
-    uint64_t units = random_below(4) ? 1 + random_below(5) : 1 + random_below(400);
-    return units * ULL_UNIT;
+    uint64_t kind = random_below(16);
+    if (kind == 0)
+        return LAST_BIN * (1 + random_below(64)) + random_below(4) * ULL_UNIT;
+    return (1 + random_below(kind < 4 ? 8 * ULL_STEPS : 5)) * ULL_UNIT;
 }
 
 static struct ull__chunk *expected(uint64_t size, uint64_t address)
@@ -113,6 +117,24 @@ static void any(unsigned int heaps, bool sometimes_scarce)
     empty(bins);
 }
 
+/* Above those of one size each, a bin is no wider than 1 / ULL_STEPS of its sizes. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    assert_int_equal(ull__bin_of(ULL_UNIT), 1);
+    for (uint64_t size = ULL_UNIT; size < LAST_BIN;
+         size += (size / (4 * ULL_UNIT * ULL_STEPS) + 1) * ULL_UNIT) {
+        unsigned int bin = ull__bin_of(size), next = ull__bin_of(size + ULL_UNIT);
+        assert_true(next == bin || next == bin + 1 || next == ULL_BINS - 1);
+        uint64_t wide = size < ULL_STEPS * ULL_UNIT
+                            ? ULL_UNIT
+                            : size / ULL_STEPS / ULL_UNIT * ULL_UNIT + ULL_UNIT;
+        assert_true(bin == ULL_BINS - 1 || ull__bin_of(size + wide) > bin);
+    }
+    assert_int_equal(ull__bin_of(LAST_BIN), ULL_BINS - 1);
+    assert_int_equal(ull__bin_of(UINT64_MAX - ULL_UNIT), ULL_BINS - 1);
+}
+
 static void test_smallest_first(void **state)
 {
     (void)state;
@@ -135,6 +157,7 @@ static void test_no_memory_for_heaps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_smallest_first),
         cmocka_unit_test(test_few_heaps),
         cmocka_unit_test(test_no_memory_for_heaps),
