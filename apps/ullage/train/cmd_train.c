@@ -15,13 +15,12 @@ static void on_signal(int number)
     train_stop = number;
 }
 
-/* A second signal ends the program at once. */
+/* Before the first step there is nothing to save, and any signal ends the program; later a second one ends it at once. */
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
 }
 
 /* A name or an argument that there is not is a mistake in the command; -1: it is fine, or a file. */
@@ -54,6 +53,7 @@ static int run(const struct train_options *options)
     }
     bool ran = status == ULL_OK;
     if (ran) {
+        catch_signals();
         train_job_open(&training);
         train_print_begin(&training);
         status = train_loop(&training, &err);
@@ -93,8 +93,9 @@ int cmd_train(int argc, char **argv)
     int code = train_read_options(argc, argv, &options);
     code = code < 0 ? check_model(options.model) : code;
     if (code < 0) {
-        catch_signals();
+        signal(SIGPIPE, SIG_IGN);
         if (options.ablation) {
+            catch_signals();
             code = train_ablation(&options);
         } else {
             code = train_ranks_begin(&options);

@@ -90,6 +90,7 @@ struct training {
     struct ull__save *save;
     struct ull__saved saved; /* what is gone on from */
     bool resumes;
+    bool stops; /* after this step: it was told to, and all ranks know */
     struct train_wanted wanted;
     struct ull__plan_request request; /* what was planned for */
     uint64_t total_steps, samples;    /* of the run, of an epoch */

@@ -54,6 +54,10 @@ static ull_status read_eval(void *context, int64_t first, int64_t count, void *x
                             struct ull_error *err)
 {
     struct training *training = context;
+    /* Who was told to stop may have seconds left to save; ranks would wait for each other. */
+    if (train_stop != 0 && training->options->world == NULL) {
+        return ull__fail(err, ULL_E_SYSTEM, "the evaluation was ended by a signal");
+    }
     return ull__data_batch(training->readers[ULL_DATA_EVAL],
                            training->eval_position + (uint64_t)first, (size_t)count, x, targets, err);
 }
@@ -162,11 +166,14 @@ static ull_status now_and_then(struct training *training, double before, double 
     const struct train_options *options = training->options;
     ull_status status = ULL_OK;
     bool evaluates = training->readers[ULL_DATA_EVAL] != NULL;
-    if (evaluates && (last || crosses(before, after, options->eval_every))) {
+    if (evaluates && !training->stops && (last || crosses(before, after, options->eval_every))) {
         struct ull__evaluation evaluation;
         status = train_evaluate(training, &evaluation, err);
         if (status == ULL_OK) {
             train_print_eval(training, &evaluation);
+        } else if (train_stop != 0 && options->world == NULL) {
+            status = ULL_OK;
+            training->stops = last = true;
         }
     }
     bool saves = options->save_every > 0 ? training->seen % (uint64_t)options->save_every == 0
@@ -217,10 +224,10 @@ ull_status train_loop(struct training *training, struct ull_error *err)
         if (status != ULL_OK) {
             return status;
         }
-        bool last = training->seen == training->total_steps || train_stop != 0;
+        bool last = training->seen == training->total_steps || training->stops;
         status = now_and_then(training, before,
                               (double)training->position / (double)training->samples, last, err);
-        if (status != ULL_OK || train_stop != 0) {
+        if (status != ULL_OK || training->stops) {
             return status;
         }
     }

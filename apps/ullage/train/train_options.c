@@ -234,8 +234,9 @@ static int take_number(int option, const char *text, struct train_options *optio
     if (whole != NULL) {
         long long value = strtoll(text, &end, 10);
         if (end == text || *end != '\0' || value < least || value > most) {
-            return cli_usage_error("train", "--%s is '%.40s': expected a whole number from %lld on",
-                                   name_of(option), text, (long long)least);
+            return cli_usage_error("train",
+                                   "--%s is '%.40s': expected a whole number from %lld to %lld",
+                                   name_of(option), text, (long long)least, (long long)most);
         }
         *whole = value;
         return -1;

@@ -203,10 +203,13 @@ ull_status train_ranks_agree(struct training *training, uint64_t *budget, struct
         int64_t stop;
     } own = {*budget, train_stop}, all[ULL_WORLD_RANKS];
     if (world == NULL) {
+        training->stops = train_stop != 0;
         return ULL_OK;
     }
+    /* By what was told alone: a signal that comes meanwhile counts after the next step, on all ranks. */
     ull_status status = ull__world_gather(world, &own, sizeof(own), all, err);
     for (int i = 0; i < ull__world_ranks(world) && status == ULL_OK; ++i) {
+        training->stops = training->stops || all[i].stop != 0;
         train_stop = train_stop != 0 ? train_stop : (sig_atomic_t)all[i].stop;
     }
     *budget = status == ULL_OK ? all[0].budget : 0;

@@ -83,6 +83,15 @@ capture "$ULLAGE" eval "$T/whole" --data "$DATA" -o json
 is "what was saved is evaluated" "$CODE:$ERR" "0:"
 is "on what was held out" "$(of "[d['samples'] > 100, 0 <= d['accuracy'] <= 1, d['loss'] > 0]")" '[true, true, true]'
 
+# --- a signal while it evaluates, which would go on for long: it saves at once ---
+"$ULLAGE" train lenet --data synthetic,samples=600000 --max-steps 2 --save "$T/evaluates" -o ndjson >"$T/evaluates.out" 2>&1 &
+PID=$!
+wait_for 20 grep -q '"step": 2' "$T/evaluates.out"
+kill -TERM $PID
+wait $PID
+is "an evaluation is ended" "$?:$(tail -n 1 "$T/evaluates.out" | json "[d['accuracy'], d['stopped']]")" '0:[null, "SIGTERM"]'
+is "what was trained is saved" "$(cd "$T/evaluates" && echo step-*)" step-00000002
+
 # --- a signal: what was trained is saved ---
 "$ULLAGE" train lenet --data "$DATA" --precision fp32 --epochs 1000 --save "$T/term" -o ndjson >"$T/term.out" 2>"$T/term.err" &
 PID=$!
