@@ -341,7 +341,7 @@ static void look_at(struct ull__async *async, uint64_t now)
     if (!ull__async_pool(async) || now - last < SECOND_NS ||
         !atomic_compare_exchange_strong(&async->looked_ns, &last, now))
         return;
-    struct ull__gate_lane *lane = ull__gate_enter();
+    struct ull__gate_lane *lane = ull__gate_enter(false);
     struct ull_pool *pool = ull__async_pool(async);
     if (pool)
         ull__pool_rest(pool, atomic_load(&async->threshold));
@@ -351,7 +351,7 @@ static void look_at(struct ull__async *async, uint64_t now)
 void ull__async_synchronized(void)
 {
     if (ull__async_frees_wait()) {
-        struct ull__gate_lane *lane = ull__gate_enter();
+        struct ull__gate_lane *lane = ull__gate_enter(false);
         ull__async_free_due();
         ull__gate_leave(lane);
     }

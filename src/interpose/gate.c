@@ -36,7 +36,7 @@ static bool is_free(void)
         if (before_start(ULL_CU_##symbol) || (held && likely(!ull__gates_wanted())))               \
             return ull__do_##symbol args;                                                          \
         if (held) {                                                                                \
-            struct ull__gate_lane *lane = ull__gate_enter();                                       \
+            struct ull__gate_lane *lane = ull__gate_enter(ull__is_launch(#symbol));                \
             CUresult result = ull__do_##symbol args;                                               \
             ull__gate_leave(lane);                                                                 \
             return result;                                                                         \

@@ -20,6 +20,7 @@ struct ull__gate ull__gate;
 static _Atomic uint32_t last_lane;
 static __thread struct ull__gate_lane *own_lane __attribute__((tls_model("initial-exec")));
 static __thread uint32_t depth __attribute__((tls_model("initial-exec")));
+static __thread bool launched __attribute__((tls_model("initial-exec"))); /* anything, ever */
 
 bool ull__gates_wanted(void)
 {
@@ -56,15 +57,19 @@ struct ull__gate_lane *ull__gate_lane(void)
  * The gate is closed: out again, and in once it is open, or where a pass is to be had. Who looks for a pass is counted
  * in, so that whoever finds none left and nobody inside knows that nobody comes any more.
  */
-static bool may_come_in(void)
+static bool take(_Atomic uint32_t *from)
 {
-    uint32_t passes = atomic_load(&ull__gate.passes);
-    if (!atomic_load(&ull__gate.closed))
-        return true;
+    uint32_t passes = atomic_load(from);
     while (passes > 0)
-        if (atomic_compare_exchange_weak(&ull__gate.passes, &passes, passes - 1))
+        if (atomic_compare_exchange_weak(from, &passes, passes - 1))
             return true;
     return false;
+}
+
+static bool may_come_in(void)
+{
+    return !atomic_load(&ull__gate.closed) || (!launched && take(&ull__gate.passes_beside)) ||
+           take(&ull__gate.passes);
 }
 
 void ull__gate_wait(struct ull__gate_lane *lane)
@@ -73,9 +78,11 @@ void ull__gate_wait(struct ull__gate_lane *lane)
         uint32_t bell = atomic_load(&ull__gate.bell);
         if (may_come_in())
             return;
+        atomic_fetch_add(&ull__gate.beside, !launched);
         atomic_fetch_sub(&lane->inside, 1);
         syscall(SYS_futex, &ull__gate.bell, FUTEX_WAIT_PRIVATE, bell, NULL, NULL, 0);
         atomic_fetch_add(&lane->inside, 1);
+        atomic_fetch_sub(&ull__gate.beside, !launched);
     }
 }
 
@@ -88,24 +95,34 @@ static void ring(int most)
 void ull__gate_open(void)
 {
     atomic_store(&ull__gate.passes, 0);
+    atomic_store(&ull__gate.passes_beside, 0);
     atomic_store(&ull__gate.closed, 0);
     ring(INT_MAX);
 }
 
-void ull__gate_let_in(void)
+/* All are woken where not all may take it. */
+void ull__gate_let_in(bool beside)
 {
-    atomic_store(&ull__gate.passes, 1);
-    ring(1);
+    atomic_store(beside ? &ull__gate.passes_beside : &ull__gate.passes, 1);
+    ring(beside ? INT_MAX : 1);
+}
+
+bool ull__gate_has_pass(void)
+{
+    return atomic_load(&ull__gate.passes) + atomic_load(&ull__gate.passes_beside) > 0;
 }
 
 bool ull__gate_let_none_in(void)
 {
-    return atomic_exchange(&ull__gate.passes, 0) == 0;
+    uint32_t left = atomic_exchange(&ull__gate.passes, 0);
+    return left + atomic_exchange(&ull__gate.passes_beside, 0) == 0;
 }
 
-struct ull__gate_lane *ull__gate_enter(void)
+struct ull__gate_lane *ull__gate_enter(bool launches)
 {
     struct ull__gate_lane *lane = ull__gate_lane();
+    if (launches)
+        launched = true;
     if (depth++ > 0)
         return lane;
     atomic_fetch_add(&lane->inside, 1);
@@ -143,6 +160,8 @@ void ull__gates_forget(void)
         atomic_store(&ull__gate.lanes[i].inside, 0);
     atomic_store(&ull__gate.closed, 0);
     atomic_store(&ull__gate.passes, 0);
+    atomic_store(&ull__gate.passes_beside, 0);
+    atomic_store(&ull__gate.beside, 0);
     depth = 0;
 }
 
@@ -159,7 +178,7 @@ void ull__gates_forget(void)
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
         if (unlikely(!ull__held())) /* a forked child must not wait for its parent's memory */     \
             return real->symbol args;                                                              \
-        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        struct ull__gate_lane *lane = ull__gate_enter(ull__is_launch(#symbol));                    \
         CUresult result = real->symbol args;                                                       \
         ull__gate_leave(lane);                                                                     \
         return result;                                                                             \
@@ -172,7 +191,7 @@ void ull__gates_forget(void)
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
         if (!ull__held())                                                                          \
             return real->symbol args;                                                              \
-        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        struct ull__gate_lane *lane = ull__gate_enter(false);                                      \
         CUresult result = ull__own_##symbol args;                                                  \
         ull__gate_leave(lane);                                                                     \
         return result;                                                                             \
@@ -199,7 +218,7 @@ void ull__gates_forget(void)
             return real ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_NO_DEVICE;                         \
         if (unlikely(!ull__held())) /* a forked child must not wait for its parent's memory */     \
             return real->symbol args;                                                              \
-        struct ull__gate_lane *lane = ull__gate_enter();                                           \
+        struct ull__gate_lane *lane = ull__gate_enter(false);                                      \
         CUresult result = real->symbol args;                                                       \
         if (begins && result == CUDA_SUCCESS)                                                      \
             ull__capture_began(stream);                                                            \

@@ -32,12 +32,14 @@ static void moment(void)
     nanosleep(&(struct timespec){.tv_nsec = LOOK_US * 1000}, NULL);
 }
 
-/* True if somebody wanted to. */
-static bool let_one_in(char why[ULL_TROUBLE_TEXT])
+/* True if somebody wanted to. Of threads that wait beside it is known whether there is one. */
+static bool let_one_in(bool beside, char why[ULL_TROUBLE_TEXT])
 {
     uint64_t until = now_ms() + COMES_MS;
-    ull__gate_let_in();
-    while (atomic_load(&ull__gate.passes) > 0 && now_ms() < until)
+    if (beside && atomic_load(&ull__gate.beside) == 0)
+        return false;
+    ull__gate_let_in(beside);
+    while (ull__gate_has_pass() && now_ms() < until)
         moment();
     bool came = ull__gate_let_none_in();
     until = now_ms() + RETURNS_MS;
@@ -57,9 +59,9 @@ void ull__stand_by(struct ull__member *member, void (*tell)(const char *trouble)
             ull__gate_open(); /* it may end; and the gate was closed a moment too late */
         else if (!capture)
             atomic_store(&ull__gate.closed, 1);
-        bool lets_in = ull__member_lets_in(member);
-        if (lets_in)
-            took = !capture && let_one_in(why) ? ULL_STANDS_TOOK : 0;
+        enum ull__let_in whom = ull__member_lets_in(member);
+        if (whom != ULL_LET_NOBODY)
+            took = !capture && let_one_in(whom == ULL_LET_BESIDE, why) ? ULL_STANDS_TOOK : 0;
         still = ull__is_at_rest(why) && !capture;
         ull__member_stands(member, ULL_STANDS_HERE | took | (still ? ULL_STANDS_STILL : 0));
         if (still)

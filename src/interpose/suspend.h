@@ -13,6 +13,8 @@
 #ifndef ULLAGE_SUSPEND_H
 #define ULLAGE_SUSPEND_H
 
+#include <string.h>
+
 #include "interpose.h"
 
 /* --- gates.c ------------------------------------------------------------------------------------------ */
@@ -25,8 +27,10 @@ struct ull__gate_lane {
 
 struct ull__gate {
     _Atomic uint32_t closed;
-    _Atomic uint32_t passes; /* calls that may come in though it is closed */
-    _Atomic uint32_t bell;   /* futex; + 1 where one of them changed so that somebody may come in */
+    _Atomic uint32_t passes;        /* calls that may come in though it is closed */
+    _Atomic uint32_t passes_beside; /* the same for threads that never launched anything */
+    _Atomic uint32_t beside;        /* such threads that wait at it */
+    _Atomic uint32_t bell; /* futex; + 1 where one of these changed so that somebody may come in */
     struct ull__gate_lane lanes[GATE_LANES];
 };
 extern struct ull__gate ull__gate;
@@ -44,19 +48,26 @@ void *ull__gated(int index);
 struct ull__gate_lane *ull__gate_lane(void);
 void ull__gate_wait(struct ull__gate_lane *lane);
 
+/* Of an entry point, by its name: does it launch work, or what only helps that along, as copies do? */
+static inline bool ull__is_launch(const char *symbol)
+{
+    return strncmp(symbol, "cuLaunch", 8) == 0 || strncmp(symbol, "cuGraphLaunch", 13) == 0;
+}
 /*
  * Enters; returns at once while the gate is open, else when it is. Entering again from inside is fine: only the
- * outermost counts.
+ * outermost counts. `launches`: see above.
  */
-struct ull__gate_lane *ull__gate_enter(void);
+struct ull__gate_lane *ull__gate_enter(bool launches);
 void ull__gate_leave(struct ull__gate_lane *lane);
 /* Out for a while and in again, in the middle of a hook that waits for something; nothing for who is not in. */
 void ull__gate_pause(void);
 void ull__gate_go_on(void);
 
-/* Opens it for all, and lets one call in while it is closed. */
+/* Opens it for all, and lets one call in while it is closed; `beside`: only of a thread that never launched anything. */
 void ull__gate_open(void);
-void ull__gate_let_in(void);
+void ull__gate_let_in(bool beside);
+/* That one has not come yet. */
+bool ull__gate_has_pass(void);
 /* Nobody any more, but for those who came. True if the one did. */
 bool ull__gate_let_none_in(void);
 

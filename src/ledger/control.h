@@ -41,8 +41,13 @@ void ull__ledger_set_waiting(struct ull__ledger *ledger, bool waiting);
 enum { ULL_STAND_MS = 3000 };
 /* Who commanded it is still there, for ULL_STAND_MS from now. Call it before the command, too. */
 void ull__ledger_stand(struct ull__ledger *ledger);
+enum ull__let_in {
+    ULL_LET_NOBODY,
+    ULL_LET_ANY,
+    ULL_LET_BESIDE, /* of a thread that has never launched anything, if one waits: as of a library that copies */
+};
 /* Command `number`: a process lets one call in. */
-void ull__ledger_let_in(struct ull__ledger *ledger, int slot, uint64_t number);
+void ull__ledger_let_in(struct ull__ledger *ledger, int slot, uint64_t number, enum ull__let_in whom);
 /* What a process says of it. */
 enum ull__stands {
     ULL_STANDS_HERE = 1,  /* it stands by */

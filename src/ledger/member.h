@@ -129,7 +129,7 @@ enum ull__wanted ull__member_asked(struct ull__member *member);
 void ull__member_report(struct ull__member *member, const struct ull__residency_report *report);
 enum ull__residency ull__member_residency(struct ull__member *member);
 /* Standing by: is one call to be let in? Once for each that is. */
-bool ull__member_lets_in(struct ull__member *member);
+enum ull__let_in ull__member_lets_in(struct ull__member *member);
 /* What this process says of it (enum ull__stands), after all that ull__member_lets_in saw was done. */
 void ull__member_stands(struct ull__member *member, uint32_t says);
 

@@ -1,8 +1,8 @@
 /*
  * stand.c: standing by: see control.h.
  *
- * A word each way: the command's number, how many calls were to be let in since it, and what is said. A word of an
- * earlier command says nothing. A process inside several jobs answers each of them for itself.
+ * A word each way: the command's number, how many calls were to be let in since it, and of whom, or what is said. A word
+ * of an earlier command says nothing. A process inside several jobs answers each of them for itself.
  */
 #include "layout.h"
 #include "member_private.h"
@@ -25,12 +25,13 @@ void ull__ledger_stand(struct ull__ledger *ledger)
     atomic_store(&ledger->file->stand_until_ms, ull__monotonic_ns() / 1000000 + ULL_STAND_MS);
 }
 
-void ull__ledger_let_in(struct ull__ledger *ledger, int number, uint64_t command)
+void ull__ledger_let_in(struct ull__ledger *ledger, int number, uint64_t command,
+                        enum ull__let_in whom)
 {
     struct ull__slot *slot = &ledger->file->slots[number];
     uint64_t word = atomic_load(&slot->stand_asked);
-    atomic_store(&slot->stand_asked,
-                 (is_of(word, command) ? word : base(command)) + (1u << TIMES_SHIFT));
+    word = is_of(word, command) ? word & ~(uint64_t)SAYS : base(command);
+    atomic_store(&slot->stand_asked, (word + (1u << TIMES_SHIFT)) | whom);
 }
 
 uint32_t ull__ledger_stands(struct ull__ledger *ledger, int number, uint64_t command)
@@ -53,9 +54,9 @@ static bool stands(const struct ull__link *link, uint64_t *number)
     return wanted == ULL_WANT_STAND_BY;
 }
 
-bool ull__member_lets_in(struct ull__member *member)
+enum ull__let_in ull__member_lets_in(struct ull__member *member)
 {
-    bool any = false;
+    enum ull__let_in whom = ULL_LET_NOBODY;
     for (int k = 0; k < member->link_count; k++) {
         struct ull__link *link = &member->links[k];
         uint64_t number, word = atomic_load(&link->ledger->file->slots[link->slot].stand_asked);
@@ -63,12 +64,12 @@ bool ull__member_lets_in(struct ull__member *member)
             continue;
         if (!is_of(link->let_in, number))
             link->let_in = base(number);
-        if (is_of(word, number) && word != link->let_in) {
-            link->let_in = word;
-            any = true;
+        if (is_of(word, number) && word >> TIMES_SHIFT != link->let_in >> TIMES_SHIFT) {
+            link->let_in = word & ~(uint64_t)SAYS;
+            whom = (enum ull__let_in)(word & SAYS);
         }
     }
-    return any;
+    return whom;
 }
 
 void ull__member_stands(struct ull__member *member, uint32_t says)

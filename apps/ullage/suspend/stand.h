@@ -7,9 +7,9 @@
  * are not, those that are make one call at a time. So everybody gets as far as the one that was furthest, and no further;
  * then all are at rest, with nobody inside a collective.
  *
- * Where none is at rest and nothing changes, or those that are have nobody who wants in, what they wait for may be behind
- * any gate (a helper thread of a library copies for a collective; a host waits for another's message), so then each
- * makes a call.
+ * What a device waits for may be behind its own gate: a helper thread of a library copies for a collective. Threads that never
+ * launched anything are let in wherever a device is not at rest, since that takes nobody further. Where
+ * none is at rest and nothing changes, or those that are have nobody who wants in, each makes a call.
  *
  * Limits: processes that the driver moves do not stand by. A kernel that waits for something else than the group's
  * processes keeps all of them, and in the end they are refused.

@@ -240,14 +240,19 @@ static void asked_to_stand_by(void **state)
     assert_false(ull__member_lets_in(m));
     ull__member_stands(m, ULL_STANDS_HERE | ULL_STANDS_STILL);
     assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_STILL);
-    ull__ledger_let_in(ledger, test_slot(m, 0), number);
+    ull__ledger_let_in(ledger, test_slot(m, 0), number, ULL_LET_ANY);
     assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_STILL | ULL_STANDS_AT_IT);
-    assert_true(ull__member_lets_in(m));
-    assert_false(ull__member_lets_in(m)); /* one */
+    assert_int_equal(ull__member_lets_in(m), ULL_LET_ANY);
+    assert_int_equal(ull__member_lets_in(m), ULL_LET_NOBODY); /* one */
     ull__member_stands(m, ULL_STANDS_HERE | ULL_STANDS_TOOK);
     assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_TOOK);
+    ull__ledger_let_in(ledger, test_slot(m, 0), number, ULL_LET_BESIDE);
+    assert_int_equal(stands(number), ULL_STANDS_HERE | ULL_STANDS_TOOK | ULL_STANDS_AT_IT);
+    assert_int_equal(ull__member_lets_in(m), ULL_LET_BESIDE);
+    ull__member_stands(m, ULL_STANDS_HERE);
+    assert_int_equal(stands(number), ULL_STANDS_HERE);
     /* A later command knows nothing of the earlier one. */
-    ull__ledger_let_in(ledger, test_slot(m, 0), number);
+    ull__ledger_let_in(ledger, test_slot(m, 0), number, ULL_LET_ANY);
     uint64_t later = ull__ledger_command(ledger, ULL_WANT_STAND_BY);
     assert_int_equal(stands(later), 0);
     assert_false(ull__member_lets_in(m));
