@@ -23,9 +23,9 @@ enum { RANKS = 3 };
 /* One process of the group. */
 struct rank {
     const char *path;
-    bool follows; /* its device is at rest once others were told to let one in */
-    bool needs_helper;   /* its device is at rest once a thread beside was let in */
-    int beside, early;  /* times that a helper of its was let in; that others were before that */
+    bool follows;      /* its device is at rest once others were told to let one in */
+    bool needs_helper; /* its device is at rest once a thread beside was let in */
+    int beside, early; /* times that a helper of its was let in; that others were before that */
     _Atomic bool joined;
     pthread_t thread;
 };
@@ -78,7 +78,8 @@ static void *be_a_rank(void *data)
         rank->early += whom == ULL_LET_ANY && rank->beside == 0;
         if (whom == ULL_LET_ANY)
             wait_in_vain();
-        bool still = (!rank->needs_helper || rank->beside > 0) && (!rank->follows || atomic_load(&told) > 1);
+        bool still =
+            (!rank->needs_helper || rank->beside > 0) && (!rank->follows || atomic_load(&told) > 1);
         bool took = rank->needs_helper && whom == ULL_LET_BESIDE;
         ull__member_stands(member, ULL_STANDS_HERE | (still ? ULL_STANDS_STILL : 0) |
                                        (took ? ULL_STANDS_TOOK : 0));
@@ -125,7 +126,8 @@ static void at_rest_one_after_the_other(void **state)
 /* Where what is waited for is a helper's call, nobody else is let in where the device is not at rest. */
 static void a_thread_beside_first(void **state)
 {
-    struct rank ranks[RANKS] = {{.needs_helper = true}, {.needs_helper = true}, {.needs_helper = true}};
+    struct rank ranks[RANKS] = {
+        {.needs_helper = true}, {.needs_helper = true}, {.needs_helper = true}};
     (void)state;
     assert_int_equal(bring_to_rest(ranks), ULL_OK);
     for (int r = 0; r < RANKS; r++) {
