@@ -55,9 +55,9 @@ static ull_status take_lock(struct ull__save *save, struct ull_error *err)
         text[got > 0 ? strspn(text, "0123456789") : 0] = 0;
         return ull__fail(
             err, ULL_E_STARTED,
-            "another process%s%s saves into '%.300s': wait for its end, or take another "
+            "another process%s%s%s saves into '%.300s': wait for its end, or take another "
             "folder",
-            text[0] ? ", pid " : "", text, save->path);
+            text[0] ? " (pid " : "", text, text[0] ? ")" : "", save->path);
     }
     snprintf(text, sizeof text, "%d\n", (int)getpid());
     if (ftruncate(save->lock, 0) != 0 || pwrite(save->lock, text, strlen(text), 0) < 0)

@@ -251,6 +251,25 @@ static ull_status same_lengths(const struct training *training, struct ull_error
                             training->saved.folder, text);
 }
 
+/* What was said and is another than in the save would change what follows, and be passed over. */
+static ull_status same_options(const struct training *training, struct ull_error *err)
+{
+    const struct train_wanted *wanted = &training->wanted;
+    const struct ull__plan_request *request = &training->options->request;
+    if (request->batch > 0 && request->batch != wanted->batch) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%s' was trained with --batch %lld, not %lld: give that again, or none",
+                         training->saved.folder, (long long)wanted->batch, (long long)request->batch);
+    }
+    if (request->precision != ULL_PRECISION_AUTO && request->precision != wanted->precision) {
+        return ull__fail(err, ULL_E_INVALID,
+                         "'%s' was trained with --precision %s, not %s: give that again, or none",
+                         training->saved.folder, ull__precision_text(wanted->precision),
+                         ull__precision_text(request->precision));
+    }
+    return same_lengths(training, err);
+}
+
 /* Rank 0 found `step`, or UINT64_MAX: none. The others read the same one. */
 static ull_status follow_save(struct training *training, ull_status status, struct ull_error *err)
 {
@@ -307,7 +326,7 @@ static ull_status find_save(struct training *training, struct ull_error *err)
     const char *options = training->saved.state.options;
     status = train_plan_text(options != NULL ? options : "", training->saved.folder,
                              &training->wanted, err);
-    return status == ULL_OK ? same_lengths(training, err) : status;
+    return status == ULL_OK ? same_options(training, err) : status;
 }
 
 ull_status train_load(struct training *training, struct ull_error *err)

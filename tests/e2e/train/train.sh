@@ -83,6 +83,15 @@ capture "$ULLAGE" eval "$T/whole" --data "$DATA" -o json
 is "what was saved is evaluated" "$CODE:$ERR" "0:"
 is "on what was held out" "$(of "[d['samples'] > 100, 0 <= d['accuracy'] <= 1, d['loss'] > 0]")" '[true, true, true]'
 
+capture "$ULLAGE" train "${RUN[@]}" --save "$T/whole" --resume --batch 64
+is "gone on with another batch" "$CODE" 1
+like "is refused" "$ERR" "was trained with --batch 128, not 64"
+capture "$ULLAGE" train lenet --data "$DATA" --save "$T/whole" --resume --precision bf16
+is "gone on with another precision" "$CODE" 1
+like "is refused" "$ERR" "was trained with --precision fp32, not bf16"
+"$ULLAGE" train lenet --data "$DATA" --max-steps 2 --eval-samples 2 --save "$T/closed" <&- >&- 2>"$T/closed.err"
+is "without a standard output" "$?:$(cat "$T/closed.err")" "1:ullage: the result could not be written"
+
 # --- a signal while it evaluates, which would go on for long: it saves at once ---
 "$ULLAGE" train lenet --data synthetic,samples=600000 --max-steps 2 --save "$T/evaluates" -o ndjson >"$T/evaluates.out" 2>&1 &
 PID=$!
