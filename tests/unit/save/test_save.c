@@ -139,7 +139,7 @@ static void one_process_at_a_time(void **state)
     struct ull_error err = {""};
     assert_int_equal(ull__save_open(folder, warn, NULL, &other, &newest, &err), ULL_E_STARTED);
     char pid[32];
-    snprintf(pid, sizeof pid, "pid %d ", (int)getpid());
+    snprintf(pid, sizeof pid, "(pid %d)", (int)getpid());
     assert_non_null(strstr(err.message, pid));
     assert_null(other);
     assert_int_equal(loaded(), 1); /* reading goes on */
