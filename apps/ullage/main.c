@@ -1,12 +1,11 @@
 /*
  * main.c: the command line `ullage`. Finds the verb in a table and hands over; see cmd_*.c.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli.h"
+#include "self.h"
 
 static const struct {
     const char *name;
@@ -97,22 +96,9 @@ static int unknown_command(const char *word)
     return EXIT_USAGE;
 }
 
-/*
- * A file that is opened later must not get the number of a standard stream that was closed, or what is printed goes there.
- * Reading and writing fails as before, and what is started sees them closed.
- */
-static void hold_standard_streams(void)
-{
-    for (int fd = 0; fd <= 2; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-            open("/dev/null", (fd == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
-            return;
-    }
-}
-
 int main(int argc, char **argv)
 {
-    hold_standard_streams();
+    ull__hold_standard_streams();
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;

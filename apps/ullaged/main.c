@@ -21,6 +21,7 @@
 #include "daemon.h"
 #include "others.h"
 #include "say.h"
+#include "self.h"
 #include "web.h"
 
 enum { TICK_MS = 100, FIRST_FD = 3 };
@@ -262,6 +263,7 @@ int main(int argc, char **argv)
 {
     static struct loop loop;
     int code = 0;
+    ull__hold_standard_streams();
     if (worker_main(argc, argv, &code))
         return code;
     code = settings_parse(argc, argv, &loop.d.settings);

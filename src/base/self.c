@@ -1,6 +1,7 @@
 /* self.c: see self.h. */
 #include "self.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,4 +31,12 @@ void ull__own_command(char command[ULL_OWN_COMMAND])
 {
     read_file("/proc/self/comm", command, ULL_OWN_COMMAND);
     command[strcspn(command, "\n")] = '\0';
+}
+
+void ull__hold_standard_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) /* the lowest number that is unused is the next one's */
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
+            return;
 }

@@ -104,6 +104,10 @@ check "a second one of the same user says what that means" \
     wait_for 10 grep -q "another ullaged of this user (process $DAEMON) runs beside this one" "$T/$second.err"
 rm "$T/second.sock"
 check "a socket that was removed comes back" wait_for 10 test -S "$T/second.sock"
+# shellcheck disable=SC2016
+spawn sh -c 'exec "$@" 2>&-' sh "$ULLAGED" --socket "$T/third.sock"
+wait_for 10 test -S "$T/third.sock"
+is "with its error output closed its lines go nowhere" "$(readlink "/proc/$PID/fd/2")" /dev/null
 kill -KILL "$DAEMON"
 wait_for 10 gone "$DAEMON"
 others=(setpriv --reuid=65534 --regid=65534 --clear-groups)

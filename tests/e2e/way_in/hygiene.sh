@@ -53,6 +53,12 @@ is 'and we leave nothing in their places' \
     "$(sed -n 's/^alloc \(fd\.[02] .*\)/\1/p' "$T/held" | sed 's/data\.[0-9.]*/data/')" \
     "$(sed -n 's/^alloc \(fd\.[02] .*\)/\1/p' "$T/bare" | sed 's/data\.[0-9.]*/data/')"
 
+# Nor into that of `ullage run`, which keeps the ledger open and has something to say.
+# shellcheck disable=SC2016
+timeout 20 "$ULLAGE" run -m 1GiB -- sh -c 'ln "$ULLAGE_JOB" "$1" && ! (echo >&2)' sh "$T/kept" 2>&-
+is 'with its error output closed it runs a command, for which it is closed too' "$?" 0
+is 'and its own lines do not go into the ledger' "$(head -c 8 "$T/kept")" ';lgegull'
+
 # --- what programs do to descriptors and signals -----------------------------------------------------------
 
 run -q -m 1GiB -- "$GUEST" ctx alloc 100MiB closeall alloc 100MiB free alloc 2GiB fill 64MiB
