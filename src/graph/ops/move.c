@@ -63,6 +63,11 @@ static void infer_collective(struct ull__graph *g, int node)
                      attrs.size, attrs.axis);
         return;
     }
+    bool adds = attrs.kind == ULL_ALL_REDUCE || attrs.kind == ULL_REDUCE_SCATTER;
+    if (adds && attrs.reduce == ULL_REDUCTION_MEAN && x.type == ULL_TYPE_BOOL) {
+        ull__op_fail(g, node, "yes and no have no mean: expected numbers, or the largest");
+        return;
+    }
     g->nodes[node].queue = ULL_QUEUE_COMM;
     if (ull__has_in(g, node, 1)) {
         const struct ull__tensor *into = ull__in(g, node, 1);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "ops.h"
+#include "share.h"
 #include "step.h"
 
 static struct ull__graph *g;
@@ -193,6 +194,10 @@ static void shapes_that_do_not_fit(void **state)
                            (struct ull__attention_attrs){.heads = 4, .kv_heads = 4}),
             "equal heads");
     refused(ull__bias(g, x, input("5"), 2), "does not fit");
+    int flags = input("5");
+    g->tensors[flags].type = ULL_TYPE_BOOL;
+    refused(ull__share_reduce(g, flags, ULL_REDUCTION_MEAN, 2, false), "yes and no have no mean");
+    assert_int_not_equal(ull__share_reduce(g, flags, ULL_REDUCTION_MAX, 2, false), ULL_NONE);
     refused(ull__cross_entropy(g, x, ids("b,5"), ULL_NONE, (struct ull__loss_attrs){0}), "targets");
     ull__dim large[2] = {ULL_DIM_MOST, 8};
     refused(ull__graph_parameter(g, "n", 2, (ull__dim[]){-1, 2}, ULL_INIT_ZERO, 0), "'n' is -1");
