@@ -10,16 +10,17 @@ ull_status ull__session_share_times(struct ull__session *session, struct ull_err
     size_t size = 0;
     const void *times = ull__meter_times(session->meter, &size);
     ull_status status = ull__world_tell(session->options.world, &size, sizeof(size), err);
-    void *copy = status == ULL_OK ? malloc(size + 1) : NULL;
-    if (status == ULL_OK && copy == NULL) {
+    if (status != ULL_OK || size == 0) { /* nothing was timed, which all know now */
+        return status;
+    }
+    void *copy = malloc(size);
+    if (copy == NULL) {
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for what was measured");
     }
-    if (status == ULL_OK && session->backend->rank == 0) {
+    if (session->backend->rank == 0) {
         memcpy(copy, times, size);
     }
-    if (status == ULL_OK) {
-        status = ull__world_tell(session->options.world, copy, size, err);
-    }
+    status = ull__world_tell(session->options.world, copy, size, err);
     if (status == ULL_OK && session->backend->rank != 0 &&
         !ull__meter_take_times(session->meter, copy, size)) {
         status = ull__fail(err, ULL_E_NO_MEMORY, "no memory for what was measured");
