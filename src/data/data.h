@@ -152,6 +152,14 @@ ull_status ull__data_encode(const struct ull__data *data, const char *text, size
                             int32_t *tokens, size_t capacity, size_t *count, struct ull_error *err);
 size_t ull__data_decode(const struct ull__data *data, int32_t token, char bytes[4]);
 
+/*
+ * Which samples a reader is asked for: of each `of` positions, `count` from `first` on, as a rank's of each batch. It reads
+ * ahead those alone; others are read when they are asked for. of 0: all.
+ */
+struct ull__data_share {
+    uint64_t first, count, of;
+};
+
 /* How a part is read. Zeroed: training data, in order, as they are, in the calling thread. */
 struct ull__reader_options {
     enum ull__data_part part;
@@ -160,6 +168,8 @@ struct ull__reader_options {
     bool augment;   /* as the data's options say */
     uint64_t batch; /* of documents: samples that are read together, of like lengths; 0: any order */
     uint64_t most;  /* the first samples of the part alone; 0: all */
+    struct ull__data_share share;
+    uint64_t until; /* the position from which on nothing is read ahead, a run's end; 0: none */
     int threads;    /* that read ahead; 0: none */
     void *buffer;   /* what was read ahead, buffer_bytes of it; NULL: the reader's own */
     size_t buffer_bytes;                              /* below one sample: nothing is read ahead */
@@ -170,7 +180,7 @@ struct ull__reader_options {
 
 struct ull__reader;
 
-/* ULL_E_INVALID (no such part), ULL_E_NO_MEMORY, ULL_E_SYSTEM (no thread). */
+/* ULL_E_INVALID (no such part, a share that is more than its row), ULL_E_NO_MEMORY, ULL_E_SYSTEM (no thread). */
 ull_status ull__reader_create(const struct ull__data *data, const struct ull__reader_options *options,
                               struct ull__reader **reader, struct ull_error *err);
 void ull__reader_destroy(struct ull__reader *reader);
@@ -178,7 +188,8 @@ void ull__reader_destroy(struct ull__reader *reader);
 /*
  * The samples at position, position + 1 … of an endless row of epochs (position / samples is the epoch)
  * into x (float, or int32_t for tokens; count * sample_bytes) and targets (count * sample_targets).
- * Fastest where it goes on at the position after the last one; any other is right too.
+ * Fastest where it goes on at the position after the last one, or at the next of the reader's share; any other
+ * is right too.
  *
  * A picture that cannot be read is told once through warn. In training the next good one of the list
  * takes its place, in evaluation its target is ULL_DATA_IGNORED. ULL_E_FORMAT: none can be read.

@@ -1,11 +1,11 @@
 /*
  * reader.c: batches by position, and threads that read ahead.
  *
- * Slots of one sample each form a ring; the sample of position p goes into slot p mod slots. Threads take
- * the next position that nobody has, as long as its slot is free, and make it without the lock. The
- * caller takes samples in order; one that nobody has begun it makes itself, straight into its batch, so
- * it waits only for what is being made. A sample depends on its position alone, so who makes it, and
- * when, changes nothing.
+ * The samples of the reader's share are numbered in the order of their positions. Slots of one sample each
+ * form a ring; number n goes into slot n mod slots. Threads take the next number that nobody has, as long
+ * as its slot is free, and make it without the lock. The caller takes samples in order; one that nobody
+ * has begun, or that is not in the share, it makes itself, straight into its batch, so it waits only for
+ * what is being made. A sample depends on its position alone, so who makes it, and when, changes nothing.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -58,8 +58,9 @@ struct ull__reader {
     pthread_cond_t work, made;
     bool stop, moving; /* moving: nobody begins anything */
     int busy;          /* threads that make a sample */
-    uint64_t base;     /* what the caller needs next */
-    uint64_t next;     /* the first position that nobody has */
+    uint64_t base;     /* the number that the caller needs next */
+    uint64_t next;     /* the first one that nobody has */
+    uint64_t end;      /* the position from which on nothing is begun */
 };
 
 void ull__scratch_finish(struct ull__scratch *scratch)
@@ -152,15 +153,27 @@ static int32_t *slot_targets(const struct ull__reader *reader, uint64_t slot)
                                reader->data->info.sample_bytes);
 }
 
-/* Evaluation ends with its epoch, so nothing beyond it is begun. */
+static bool is_shared(const struct ull__reader *reader, uint64_t position)
+{
+    const struct ull__data_share *share = &reader->options.share;
+    uint64_t place = position % share->of;
+    return place >= share->first && place - share->first < share->count;
+}
+
+static uint64_t number_of(const struct ull__data_share *share, uint64_t position)
+{
+    return position / share->of * share->count + position % share->of - share->first;
+}
+
+static uint64_t position_of(const struct ull__data_share *share, uint64_t number)
+{
+    return number / share->count * share->of + share->first + number % share->count;
+}
+
 static bool may_begin(const struct ull__reader *reader)
 {
-    uint64_t end = reader->base + reader->slot_count;
-    if (reader->options.part == ULL_DATA_EVAL) {
-        uint64_t epoch_end = (reader->base / reader->samples + 1) * reader->samples;
-        end = end < epoch_end ? end : epoch_end;
-    }
-    return !reader->moving && reader->next < end;
+    return !reader->moving && reader->next < reader->base + reader->slot_count &&
+           position_of(&reader->options.share, reader->next) < reader->end;
 }
 
 static void *work(void *argument)
@@ -173,7 +186,8 @@ static void *work(void *argument)
             pthread_cond_wait(&reader->work, &reader->lock);
         if (reader->stop)
             break;
-        uint64_t position = reader->next++, slot = position % reader->slot_count;
+        uint64_t number = reader->next++, slot = number % reader->slot_count;
+        uint64_t position = position_of(&reader->options.share, number);
         reader->slots[slot].ready = false;
         reader->busy++;
         pthread_mutex_unlock(&reader->lock);
@@ -189,34 +203,34 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Goes to another position: what is being made is waited for, all else is forgotten. */
-static void move_to(struct ull__reader *reader, uint64_t position)
+/* Goes to another number: what is being made is waited for, all else is forgotten. */
+static void move_to(struct ull__reader *reader, uint64_t number)
 {
-    if (reader->base == position)
+    if (reader->base == number)
         return;
     reader->moving = true;
     while (reader->busy)
         pthread_cond_wait(&reader->made, &reader->lock);
-    reader->base = reader->next = position;
+    reader->base = reader->next = number;
     reader->moving = false;
     pthread_cond_broadcast(&reader->work);
 }
 
 /* The sample that is due, with the lock held on entry and return. */
-static struct outcome take(struct ull__reader *reader, void *x, int32_t *targets)
+static struct outcome take(struct ull__reader *reader, uint64_t position, void *x, int32_t *targets)
 {
     const struct ull__data_info *info = &reader->data->info;
-    uint64_t position = reader->base;
+    uint64_t number = reader->base;
     struct outcome outcome;
-    if (reader->next == position) {
-        reader->next = reader->base = position + 1;
+    if (reader->next == number) {
+        reader->next = reader->base = number + 1;
         pthread_cond_signal(&reader->work);
         pthread_mutex_unlock(&reader->lock);
         outcome = make(reader, &reader->scratch, position, x, targets);
         pthread_mutex_lock(&reader->lock);
         return outcome;
     }
-    uint64_t slot = position % reader->slot_count;
+    uint64_t slot = number % reader->slot_count;
     while (!reader->slots[slot].ready)
         pthread_cond_wait(&reader->made, &reader->lock);
     outcome = reader->slots[slot].outcome;
@@ -226,8 +240,22 @@ static struct outcome take(struct ull__reader *reader, void *x, int32_t *targets
     if (outcome.status != ULL_OK) /* why is in the scratch of another thread: once more here */
         outcome = make(reader, &reader->scratch, position, x, targets);
     pthread_mutex_lock(&reader->lock);
-    reader->base = position + 1;
+    reader->base = number + 1;
     pthread_cond_signal(&reader->work);
+    return outcome;
+}
+
+static struct outcome sample_at(struct ull__reader *reader, uint64_t position, void *x,
+                                int32_t *targets)
+{
+    if (!reader->worker_count || !is_shared(reader, position))
+        return make(reader, &reader->scratch, position, x, targets);
+    pthread_mutex_lock(&reader->lock);
+    if (reader->options.part == ULL_DATA_EVAL) /* an evaluation ends with its epoch */
+        reader->end = (position / reader->samples + 1) * reader->samples;
+    move_to(reader, number_of(&reader->options.share, position));
+    struct outcome outcome = take(reader, position, x, targets);
+    pthread_mutex_unlock(&reader->lock);
     return outcome;
 }
 
@@ -236,26 +264,13 @@ ull_status ull__data_batch(struct ull__reader *reader, uint64_t position, size_t
 {
     const struct ull__data_info *info = &reader->data->info;
     ull_status status = ULL_OK;
-    if (reader->worker_count) {
-        pthread_mutex_lock(&reader->lock);
-        move_to(reader, position);
-    }
     for (size_t i = 0; i < count && status == ULL_OK; i++) {
-        void *to = (unsigned char *)x + i * info->sample_bytes;
-        int32_t *labels = targets + i * (size_t)info->sample_targets;
-        struct outcome outcome = reader->worker_count
-                                     ? take(reader, to, labels)
-                                     : make(reader, &reader->scratch, position + i, to, labels);
-        if (outcome.status == ULL_OK && !outcome.skipped)
-            continue;
-        if (reader->worker_count)
-            pthread_mutex_unlock(&reader->lock);
-        status = conclude(reader, position + i, outcome, &reader->scratch.error, err);
-        if (reader->worker_count)
-            pthread_mutex_lock(&reader->lock);
+        struct outcome outcome =
+            sample_at(reader, position + i, (unsigned char *)x + i * info->sample_bytes,
+                      targets + i * (size_t)info->sample_targets);
+        if (outcome.status != ULL_OK || outcome.skipped)
+            status = conclude(reader, position + i, outcome, &reader->scratch.error, err);
     }
-    if (reader->worker_count)
-        pthread_mutex_unlock(&reader->lock);
     return status;
 }
 
@@ -304,7 +319,8 @@ static ull_status make_ring(struct ull__reader *reader, struct ull_error *err)
     reader->slot_size = (size + 63) & ~(size_t)63;
     void *given = reader->options.buffer;
     size_t bytes = reader->options.buffer_bytes, lost = given ? -(uintptr_t)given & 63 : 0;
-    if (reader->options.threads < 1 || bytes < lost + reader->slot_size)
+    if (reader->options.threads < 1 || !reader->options.share.count ||
+        bytes < lost + reader->slot_size)
         return ULL_OK;
     uint64_t count = (bytes - lost) / reader->slot_size;
     reader->slots = calloc(count, sizeof *reader->slots);
@@ -356,14 +372,22 @@ ull_status ull__reader_create(const struct ull__data *data, const struct ull__re
     if (!samples)
         return ull__fail(err, ULL_E_INVALID, "'%.300s' has no part for %s", data->spec.path,
                          options->part ? "evaluation" : "training");
+    const struct ull__data_share *share = &options->share;
+    if (share->first > share->of || share->count > share->of - share->first)
+        return ull__fail(err, ULL_E_INVALID, "a share of %llu samples from %llu on: there are %llu",
+                         (unsigned long long)share->count, (unsigned long long)share->first,
+                         (unsigned long long)share->of);
     struct ull__reader *reader = calloc(1, sizeof *reader);
     if (!reader)
         return ull__data_no_memory(err, sizeof *reader, "a reader");
     reader->data = data;
     reader->options = *options;
+    if (!share->of)
+        reader->options.share = (struct ull__data_share){.count = 1, .of = 1};
     reader->samples = samples;
     reader->moving = true; /* until the first batch says where */
     reader->base = UINT64_MAX;
+    reader->end = options->until ? options->until : UINT64_MAX;
     pthread_mutex_init(&reader->lock, NULL);
     pthread_cond_init(&reader->work, NULL);
     pthread_cond_init(&reader->made, NULL);

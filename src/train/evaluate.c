@@ -316,10 +316,9 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
     struct ull__evaluation made = {0, 0, 0};
     ull_status status = count > 0 ? ULL_OK : ull__fail(err, ULL_E_INVALID, "no samples to evaluate");
     double sum = 0;
-    int ranks = session->backend->ranks > 1 ? session->backend->ranks : 1;
-    int64_t begin = count * session->backend->rank / ranks;
-    int64_t end = count * (session->backend->rank + 1) / ranks;
-    for (int64_t first = begin, here; first < end && status == ULL_OK; first += here) {
+    struct ull__share own = ull__session_share(session, count);
+    int64_t end = own.first + own.count;
+    for (int64_t first = own.first, here; first < end && status == ULL_OK; first += here) {
         struct ull__bucket *bucket = NULL;
         here = 0;
         status = next_bucket(session, source, first, end - first, &bucket, err);

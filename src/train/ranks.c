@@ -5,6 +5,14 @@
 #include "error.h"
 #include "session_private.h"
 
+struct ull__share ull__session_share(const struct ull__session *session, int64_t whole)
+{
+    const struct ull__backend *backend = session->backend;
+    int rank = backend->rank, ranks = backend->ranks > 1 ? backend->ranks : 1;
+    int64_t first = whole * rank / ranks;
+    return (struct ull__share){first, whole * (rank + 1) / ranks - first};
+}
+
 ull_status ull__session_share_times(struct ull__session *session, struct ull_error *err)
 {
     size_t size = 0;

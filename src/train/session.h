@@ -61,7 +61,7 @@ struct ull__session;
 
 /*
  * Ranks of a world: each makes a session of its own, with the same options and the budget of one device, and then the same calls in the
- * same order. Rank r of n has samples r * batch / n on of each batch. Rank 0 measures for all. Where one rank fails all do, with
+ * same order. Ranks share each batch and each evaluation (ull__session_share). Rank 0 measures for all. Where one rank fails all do, with
  * ULL_E_SYSTEM.
  *
  * ULL_E_NO_MEMORY: nothing fits the budget (the message has the smallest that does), or the machine has less. ULL_E_INVALID: a model
@@ -102,6 +102,12 @@ ull_status ull__session_evaluate(struct ull__session *session, const struct ull_
 /* The logits of the last position, f32, for one sample; room for `classes`. For writing text. */
 ull_status ull__session_logits(struct ull__session *session, const void *x, int64_t position,
                                float *logits, struct ull_error *err);
+
+/* Of `whole` samples in a row, a batch's or an evaluation's, those that this rank takes: all, without a world. */
+struct ull__share {
+    int64_t first, count;
+};
+struct ull__share ull__session_share(const struct ull__session *session, int64_t whole);
 
 /* --- The plan --- */
 

@@ -167,11 +167,10 @@ ull_status ull__session_share_times(struct ull__session *session, struct ull_err
  */
 ull_status ull__session_agree(struct ull__session *session, ull_status status, struct ull_error *err);
 
-/* Samples of a batch that this rank has; all, without a world. */
+/* Samples of a batch that this rank has. */
 static inline int64_t ull__session_own_batch(const struct ull__session *session)
 {
-    return session->options.plan.batch /
-           (session->options.plan.devices > 1 ? session->options.plan.devices : 1);
+    return ull__session_share(session, session->options.plan.batch).count;
 }
 
 /* evaluate.c */

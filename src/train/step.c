@@ -211,9 +211,8 @@ static ull_status step(struct ull__session *session, const struct ull__source *s
     const struct ull__graph *graph = ull__session_graph(session);
     int count;
     int64_t micro = ull__planner_plans(bucket->planner, &count)[bucket->plan].micro_batch;
-    int64_t batch = ull__session_own_batch(session);
-    int64_t own = session->backend->rank * batch; /* where this rank's samples begin */
-    uint64_t valid = source->valid(source->context, own, batch), before = session->steps;
+    struct ull__share own = ull__session_share(session, session->options.plan.batch);
+    uint64_t valid = source->valid(source->context, own.first, own.count), before = session->steps;
     float rate = (float)learning_rate;
     float targets = valid > 0 || session->options.world != NULL ? (float)valid : 1;
     double predicted = ull__session_predicted(session, bucket);
@@ -224,9 +223,9 @@ static ull_status step(struct ull__session *session, const struct ull__source *s
     write_control(session, "learning_rate", &rate, sizeof(rate));
     write_control(session, "target_count", &targets, sizeof(targets));
     ull__executable_prologue(bucket->full);
-    for (int64_t first = 0; first < batch; first += micro, ++micro_steps) {
-        int64_t here = batch - first < micro ? batch - first : micro;
-        ull_status status = micro_step(session, source, own + first, here, first > 0, err);
+    for (int64_t first = 0; first < own.count; first += micro, ++micro_steps) {
+        int64_t here = own.count - first < micro ? own.count - first : micro;
+        ull_status status = micro_step(session, source, own.first + first, here, first > 0, err);
         if (status != ULL_OK) {
             return status;
         }

@@ -83,7 +83,6 @@ struct training {
     struct ull__data *data;
     struct ull__reader *readers[ULL_DATA_PARTS];
     uint64_t position; /* of the next training sample */
-    uint64_t eval_position;
     struct ull__backend *backend;
     struct train_models models;
     struct ull__session *session;
@@ -119,6 +118,8 @@ int train_read_options(int argc, char **argv, struct train_options *options);
 ull_status train_open(const struct train_options *options, struct training *training,
                       struct ull_error *err);
 void train_close(struct training *training);
+/* Samples of an evaluation. */
+uint64_t train_eval_count(const struct training *training);
 /*
  * What is held back in an evaluation: `like` is the description of the data of the training. longest: tokens of a sample at
  * most; 0: as many as the model takes.

@@ -39,15 +39,13 @@ static ull_status read_train(void *context, int64_t first, int64_t count, void *
 static uint64_t valid_eval(void *context, int64_t first, int64_t count)
 {
     const struct training *training = context;
-    return ull__data_valid(training->readers[ULL_DATA_EVAL],
-                           training->eval_position + (uint64_t)first, (size_t)count);
+    return ull__data_valid(training->readers[ULL_DATA_EVAL], (uint64_t)first, (size_t)count);
 }
 
 static int64_t length_eval(void *context, int64_t first, int64_t count)
 {
     const struct training *training = context;
-    return ull__data_longest(training->readers[ULL_DATA_EVAL],
-                             training->eval_position + (uint64_t)first, (size_t)count);
+    return ull__data_longest(training->readers[ULL_DATA_EVAL], (uint64_t)first, (size_t)count);
 }
 
 static ull_status read_eval(void *context, int64_t first, int64_t count, void *x, int32_t *targets,
@@ -58,21 +56,17 @@ static ull_status read_eval(void *context, int64_t first, int64_t count, void *x
     if (train_stop != 0 && training->options->world == NULL) {
         return ull__fail(err, ULL_E_SYSTEM, "the evaluation was ended by a signal");
     }
-    return ull__data_batch(training->readers[ULL_DATA_EVAL],
-                           training->eval_position + (uint64_t)first, (size_t)count, x, targets, err);
+    return ull__data_batch(training->readers[ULL_DATA_EVAL], (uint64_t)first, (size_t)count, x,
+                           targets, err);
 }
 
 ull_status train_evaluate(struct training *training, struct ull__evaluation *evaluation,
                           struct ull_error *err)
 {
     struct ull__source source = {training, valid_eval, length_eval, read_eval};
-    uint64_t count = ull__data_info(training->data)->samples[ULL_DATA_EVAL];
-    uint64_t wanted = (uint64_t)training->options->eval_samples;
-    if (wanted > 0 && wanted < count) {
-        count = wanted;
-    }
+    int64_t count = (int64_t)train_eval_count(training);
     ull_status status =
-        ull__session_evaluate(training->session, &source, (int64_t)count, NULL, evaluation, err);
+        ull__session_evaluate(training->session, &source, count, NULL, evaluation, err);
     if (status == ULL_OK) {
         training->eval_loss = evaluation->loss;
         training->accuracy =

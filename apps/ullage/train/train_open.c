@@ -221,6 +221,13 @@ static void fill_defaults(const struct train_options *options, const struct ull_
     request->attrs.epsilon = 1e-8;
 }
 
+uint64_t train_eval_count(const struct training *training)
+{
+    uint64_t count = ull__data_info(training->data)->samples[ULL_DATA_EVAL];
+    uint64_t most = (uint64_t)training->options->eval_samples;
+    return most > 0 && most < count ? most : count;
+}
+
 static ull_status open_readers(struct training *training, struct ull_error *err)
 {
     const struct ull__data_info *info = ull__data_info(training->data);
@@ -229,6 +236,8 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
         if (info->samples[part] == 0) {
             continue;
         }
+        uint64_t whole = train ? training->batch : train_eval_count(training);
+        struct ull__share share = ull__session_share(training->session, (int64_t)whole);
         struct ull__reader_options options = {
             .part = (enum ull__data_part)part,
             .seed = training->options->seed,
@@ -236,6 +245,8 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
             .augment = train && training->options->augment,
             .batch = training->batch,
             .most = train ? 0 : (uint64_t)training->options->eval_samples,
+            .share = {(uint64_t)share.first, (uint64_t)share.count, whole},
+            .until = train ? training->total_steps * training->batch : 0,
             .threads = 1,
             .buffer_bytes = 8 << 20,
             .warn = train_warn};

@@ -2,6 +2,7 @@
 # world.sh: `ullage train --devices N`: the training of one process over several, as one job; ranks that are killed, saves.
 # shellcheck source=tests/e2e/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 
 GPT=("gpt-char:context=32,layers=2,width=32,heads=2,dropout=0.1" --data "synthetic,samples=600" --memory 96MiB --precision fp32
     --batch 12 --eval-samples 30 --threads 1)
@@ -46,6 +47,27 @@ like "is not all that they run, which is said" "$ERR" "what is recomputed and se
 train resnet20 --data synthetic,samples=400 --memory 96MiB --precision bf16 --batch 16 --max-steps 3 --eval-samples 20 --devices 2 -o json
 is "pictures, in 16 bits" "$CODE:$ERR" "0:"
 is "... measured is predicted" "$(of "all(r['measured_peak_bytes'] == r['predicted_peak_bytes'] for r in d['ranks'])")" true
+
+# --- pictures in files: each rank opens its own alone, over the ends of epochs and after a resume over another number; one process
+# opens each once ---
+for class in train/cat train/dog val/cat val/dog; do
+    mkdir -p "$T/pictures/$class"
+    for i in {1..25}; do cp "$ROOT/tests/fuzz/corpus/small.jpg" "$T/pictures/$class/$i.jpg"; done
+done
+opened() { # expected, by the processes; the rest is for ullage train
+    local expected=$1
+    shift
+    rm -rf "$T/opened"
+    mkdir "$T/opened"
+    PICTURES=$T/opened LD_PRELOAD=$GUESTS/preload_pictures.so train lenet:image=16,channels=3 --data "$T/pictures" --memory 96MiB \
+        --precision fp32 --batch 12 --max-accumulation 1 --eval-samples 15 --threads 1 --save "$T/pictures.save" -o json "$@"
+    is "pictures over some ranks" "$CODE" 0
+    is "are opened by those that take them" "$(stat -c %s "$T"/opened/* | sort -n | xargs)" "$expected"
+}
+# 9 steps of 4 pictures each are two epochs and a bit, with two evaluations. Then 7 of 3 and two evaluations, and a step and one.
+opened "46 46 46" --max-steps 9 --epochs 9 --devices 3
+opened "27 29 29 29" --max-steps 16 --epochs 9 --devices 4 --resume
+opened "27" --max-steps 17 --epochs 9 --resume
 
 # --- saves: of a model that has but one plan with this much memory ---
 LENET=(lenet --data "synthetic,samples=400" --memory 96MiB --precision fp32 --batch 12 --max-accumulation 1 --optimizer adamw
