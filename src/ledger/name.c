@@ -8,10 +8,11 @@
  * there, through which the same file is opened. It lasts as long as the supervisor does.
  *
  * Meanwhile somebody else may have made the folder, and what lies there. So a ledger is taken only from this user or
- * root, and a link only if it is of this kind, its owner's own, and leads to a plain file of the same owner.
+ * root, and a link only if it is of this kind, its owner's own, and leads to a ledger of the same owner and of this name.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,6 +50,35 @@ static bool read_link(const char *path, char target[LINK_TEXT], struct stat *st)
     return strcmp(target, again) == 0;
 }
 
+/*
+ * Is the file the ledger of this name? The link may have lasted longer than its supervisor, whose number is another process's by
+ * now; and in another pid namespace, as that of a container that shares the folder, it was another's all the time.
+ */
+static bool has_name(int fd, const char *path)
+{
+    char id[sizeof((struct ull__ledger_file *)0)->id];
+    const char *name = strrchr(path, '/');
+    if (!name || pread(fd, id, sizeof id, offsetof(struct ull__ledger_file, id)) != sizeof id)
+        return false;
+    size_t length = strnlen(id, sizeof id);
+    return length > 0 && strncmp(id, name + 1, length) == 0;
+}
+
+/* By the way that leads to one file only, of which it is known that it may be opened. */
+static int open_named(const char *way, const char *path, int flags)
+{
+    int reads = open(way, O_RDONLY | O_CLOEXEC | O_NONBLOCK), fd = -1;
+    if (reads < 0)
+        return -1;
+    bool named = has_name(reads, path);
+    if (named)
+        fd = open(way, flags | O_CLOEXEC | O_NONBLOCK);
+    int error = named ? errno : ENOENT;
+    close(reads);
+    errno = error;
+    return fd;
+}
+
 /* To open some files has effects: it is looked at first what it is. */
 static int open_by_link(const char *path, int flags)
 {
@@ -66,7 +96,7 @@ static int open_by_link(const char *path, int flags)
     snprintf(own, sizeof own, "/proc/self/fd/%d", at);
     if (syscall(SYS_fstat, at, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == link.st_uid &&
         st.st_size == (off_t)sizeof(struct ull__ledger_file)) {
-        fd = open(own, flags | O_CLOEXEC | O_NONBLOCK);
+        fd = open_named(own, path, flags);
         error = errno;
     }
     close(at);

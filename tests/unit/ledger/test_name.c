@@ -75,9 +75,14 @@ static void other_links_are_not_followed(void **state)
     struct ull__job_spec spec = test_spec(1, 100);
     struct ull__ledger *ledger = test_create(&spec);
     char path[200], target[200];
-    snprintf(path, sizeof path, "%s/link", test_folder());
+    snprintf(path, sizeof path, "%s%s", test_folder(), strrchr(ull__ledger_path(ledger), '/'));
     snprintf(target, sizeof target, "/proc/%d/fd/%d", (int)getpid(), ledger->fd);
     assert_true(leads_to_a_ledger(path, target));
+    /* Another job's: the number was another process's before, or is so in another pid namespace. */
+    struct ull__ledger *others = test_create(&spec);
+    snprintf(target, sizeof target, "/proc/%d/fd/%d", (int)getpid(), others->fd);
+    assert_false(leads_to_a_ledger(path, target));
+    test_destroy(others);
     snprintf(target, sizeof target, "/proc/self/fd/%d", ledger->fd);
     assert_false(leads_to_a_ledger(path, target));
     snprintf(target, sizeof target, "/proc/%d/fd/%d/", (int)getpid(), ledger->fd);
@@ -91,6 +96,10 @@ static void other_links_are_not_followed(void **state)
     snprintf(target, sizeof target, "/proc/%d/fd/%d", (int)getpid(), other);
     assert_false(leads_to_a_ledger(path, target)); /* it has another size */
     assert_int_equal(ftruncate(other, sizeof(struct ull__ledger_file)), 0);
+    assert_false(leads_to_a_ledger(path, target)); /* and now no name in it */
+    assert_int_equal(pwrite(other, ledger->file->id, sizeof ledger->file->id,
+                            offsetof(struct ull__ledger_file, id)),
+                     sizeof ledger->file->id);
     struct ull__ledger *none;
     assert_int_equal(ull__ledger_open(path, &none, NULL), ULL_E_FORMAT); /* and now no magic */
     snprintf(target, sizeof target, "/proc/%d/fd/%d", (int)getpid(), ends[0]);
