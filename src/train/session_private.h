@@ -108,6 +108,20 @@ struct ull__wish {
 ull_status ull__bucket_find_ends(struct ull__session *session, struct ull__bucket *bucket,
                                  struct ull_error *err);
 
+/* regions.c */
+/* What the plans of all lengths need: the most of each region, bytes. */
+struct ull__needs {
+    uint64_t persistent, step, host;
+};
+struct ull__needs ull__session_needs(const struct ull__session *session);
+/*
+ * Regions for the layouts that all buckets have now. Weights and state stay where they are; the region of a step is a new one.
+ * ULL_E_NO_MEMORY: nothing may run before a call that can.
+ */
+ull_status ull__session_take_regions(struct ull__session *session, struct ull_error *err);
+/* All of them, with their pools and devices. */
+void ull__session_give_regions(struct ull__session *session);
+
 /* choose.c */
 ull_status ull__session_make_planners(struct ull__session *session, struct ull_error *err);
 /*
@@ -179,6 +193,17 @@ void ull__forward_destroy(struct ull__session *session, struct ull__forward *for
 static inline const struct ull__graph *ull__session_graph(const struct ull__session *session)
 {
     return session->at->program->graph;
+}
+
+static inline uint64_t ull__larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of the region of a step. */
+static inline uint64_t ull__bucket_step_bytes(const struct ull__bucket *bucket)
+{
+    return bucket->layout.step_bytes + bucket->layout.passing_bytes;
 }
 
 static inline const struct ull__plan *ull__bucket_plan(const struct ull__bucket *bucket)
