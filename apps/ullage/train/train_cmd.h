@@ -120,15 +120,15 @@ ull_status train_open(const struct train_options *options, struct training *trai
 void train_close(struct training *training);
 /* Samples of an evaluation. */
 uint64_t train_eval_count(const struct training *training);
+
+/* train_data.c */
 /*
- * What is held back in an evaluation: `like` is the description of the data of the training. longest: tokens of a sample at
- * most; 0: as many as the model takes.
+ * Opens data for a model; model_text: that model with the sizes that the data have. like: in an evaluation, the description of the
+ * data of the training. longest: tokens of a sample at most; 0: as many as the model takes.
  */
 ull_status train_open_data(const char *model, const char *data, const char *like, uint64_t seed,
                            int64_t longest, char model_text[512], struct ull__data **opened,
                            struct ull_error *err);
-/* Value of KEY= in "KEY=VALUE,KEY=VALUE"; NULL: it is not there. */
-const char *train_argument(const char *list, const char *key, const char *separators);
 /* Whether it is a model of the zoo that has this argument, and it is not given. */
 bool train_model_leaves_free(const char *model, const char *key);
 
