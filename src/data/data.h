@@ -224,9 +224,6 @@ int ull__data_buckets(const struct ull__data *data, enum ull__data_part part, in
  */
 void ull__data_narrow(struct ull__data *data, int64_t length);
 
-/* Broken pictures so far. */
-uint64_t ull__reader_broken(const struct ull__reader *reader);
-
 const char *ull__data_format_text(enum ull__data_format format);
 
 #endif

@@ -44,7 +44,6 @@ struct ull__reader {
     struct ull__group_order order; /* batch 0: samples come in no order of their lengths */
     struct ull__scratch scratch;   /* of the calling thread */
     unsigned char *told;           /* broken pictures that were told of; NULL: none can be */
-    uint64_t broken;
 
     struct slot *slots;
     uint64_t slot_count; /* 0: nothing is read ahead */
@@ -126,7 +125,6 @@ static ull_status conclude(struct ull__reader *reader, uint64_t position, struct
         if (reader->told[index])
             continue;
         reader->told[index] = 1;
-        reader->broken++;
         if (!reader->options.warn)
             continue;
         ull__images_why(data, reader->options.part, index, &reader->scratch, text, sizeof text);
@@ -302,11 +300,6 @@ int64_t ull__data_longest(struct ull__reader *reader, uint64_t position, size_t 
         longest = length > longest ? length : longest;
     }
     return data->info.documents ? longest : data->info.window;
-}
-
-uint64_t ull__reader_broken(const struct ull__reader *reader)
-{
-    return reader->broken;
 }
 
 /* ---- life -------------------------------------------------------------------------------------- */

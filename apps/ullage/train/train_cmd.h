@@ -74,6 +74,13 @@ struct train_point {
 struct train_rank {
     uint64_t digest; /* of weights and state */
     uint64_t predicted_peak_bytes, measured_peak_bytes, outside_bytes;
+    uint64_t untold; /* pictures that cannot be read */
+};
+
+/* A picture that cannot be read. */
+struct train_broken {
+    int64_t part; /* enum ull__data_part */
+    char text[512];
 };
 
 /* Everything that is open. */
@@ -106,6 +113,11 @@ struct training {
     struct train_rank ranks[ULL_WORLD_RANKS]; /* where there is a world, after a comparison */
     struct train_point *points;               /* for the page */
     size_t point_count, point_room;
+    struct train_broken *untold; /* that rank 0 does not know of yet */
+    size_t untold_count, untold_room;
+    uint64_t *told; /* pictures that rank 0 has told of, hashed */
+    size_t told_count, told_room;
+    uint64_t broken; /* of these, those to train on */
 };
 
 /* Set by SIGTERM and SIGINT: the step at hand ends, and what was trained is saved. */
@@ -166,6 +178,9 @@ int train_ranks_end(const struct train_options *options, int code);
 bool train_speaks(const struct train_options *options);
 /* A warning from below, once. */
 void train_warn(void *context, const char *message);
+/* Of a reader of a training, which is the context: a picture that cannot be read is told once, whichever ranks meet it. */
+void train_warn_train(void *context, const char *message);
+void train_warn_eval(void *context, const char *message);
 /* This rank cannot go on: the others end, too, and one of them says why. */
 void train_ranks_fail(const struct train_options *options, const struct ull_error *err);
 /* ULL_E_INVALID: ranks have different weights. Fills in training->ranks. */

@@ -56,7 +56,8 @@ static ull_status open_readers(struct training *training, struct ull_error *err)
             .until = train ? training->total_steps * training->batch : 0,
             .threads = 1,
             .buffer_bytes = 8 << 20,
-            .warn = train_warn};
+            .warn = train ? train_warn_train : train_warn_eval,
+            .context = training};
         ull_status status =
             ull__reader_create(training->data, &options, &training->readers[part], err);
         if (status != ULL_OK) {
@@ -231,5 +232,7 @@ void train_close(struct training *training)
     }
     free(training->switches);
     free(training->points);
+    free(training->untold);
+    free(training->told);
     *training = (struct training){0};
 }

@@ -249,7 +249,7 @@ static void print_end_object(const struct training *training, const char *stoppe
         print_buckets(&json, &info);
     }
     key_u64(&json, "plan_switches", training->switch_count);
-    key_u64(&json, "broken_samples", ull__reader_broken(training->readers[ULL_DATA_TRAIN]));
+    key_u64(&json, "broken_samples", training->broken);
     key_string(&json, "stopped", stopped);
     if (training->options->world != NULL) {
         print_ranks(&json, training);

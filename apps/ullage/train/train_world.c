@@ -155,24 +155,110 @@ void train_ranks_fail(const struct train_options *options, const struct ull_erro
     }
 }
 
+#define EMPTY UINT64_C(0xcbf29ce484222325)
+
+static uint64_t hash_of(uint64_t hash, const char *bytes, size_t size)
+{
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        size_t left = size - at;
+        memcpy(&word, bytes + at, left < sizeof(word) ? left : sizeof(word));
+        hash = (hash ^ word) * UINT64_C(0x100000001b3);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
 /* All bits that a rank keeps. */
 static uint64_t digest(struct ull__session *session)
 {
     int count;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = EMPTY;
     const struct ull__session_tensor *tensors = ull__session_tensors(session, &count);
     for (int i = 0; i < count; ++i) {
-        const char *bytes = tensors[i].data;
-        for (size_t at = 0; at < tensors[i].bytes; at += sizeof(uint64_t)) {
-            uint64_t word = 0;
-            size_t left = tensors[i].bytes - at;
-            memcpy(&word, bytes + at, left < sizeof(word) ? left : sizeof(word));
-            hash = (hash ^ word) * UINT64_C(0x100000001b3);
-            hash ^= hash >> 29;
-        }
+        hash = hash_of(hash, tensors[i].data, tensors[i].bytes);
     }
     return hash;
 }
+
+/* --- Pictures that cannot be read --- */
+
+/* Room for one more of a list; false without memory. */
+static bool grow(void *list, size_t size, size_t count, size_t *room)
+{
+    void *old, *made;
+    if (count < *room) {
+        return true;
+    }
+    memcpy(&old, list, sizeof(old));
+    made = realloc(old, (2 * count + 8) * size);
+    if (made != NULL) {
+        *room = 2 * count + 8;
+        memcpy(list, &made, sizeof(made));
+    }
+    return made != NULL;
+}
+
+/* By rank 0: an order of pictures is drawn anew each epoch, so several ranks may meet the same one. */
+static void tell(struct training *training, const struct train_broken *broken)
+{
+    uint64_t hash = hash_of(EMPTY, broken->text, strlen(broken->text));
+    for (size_t i = 0; i < training->told_count; ++i) {
+        if (training->told[i] == hash) {
+            return;
+        }
+    }
+    if (training->options->world != NULL &&
+        grow(&training->told, sizeof(hash), training->told_count, &training->told_room)) {
+        training->told[training->told_count++] = hash;
+    }
+    training->broken += broken->part == ULL_DATA_TRAIN;
+    cli_say("%s", broken->text);
+}
+
+static void note(struct training *training, enum ull__data_part part, const char *message)
+{
+    struct train_broken broken = {.part = part};
+    snprintf(broken.text, sizeof(broken.text), "%s", message);
+    if (train_speaks(training->options)) {
+        tell(training, &broken);
+    } else if (grow(&training->untold, sizeof(broken), training->untold_count,
+                    &training->untold_room)) {
+        training->untold[training->untold_count++] = broken;
+    }
+}
+
+void train_warn_train(void *context, const char *message)
+{
+    note(context, ULL_DATA_TRAIN, message);
+}
+
+void train_warn_eval(void *context, const char *message)
+{
+    note(context, ULL_DATA_EVAL, message);
+}
+
+/* Rank 0 tells of what the others have met: at most `most` each. */
+static ull_status gather_broken(struct training *training, uint64_t most, struct ull_error *err)
+{
+    static const struct train_broken none;
+    struct ull__world *world = training->options->world;
+    ull_status status = ULL_OK;
+    for (uint64_t i = 0; i < most && status == ULL_OK; ++i) {
+        struct train_broken all[ULL_WORLD_RANKS];
+        const struct train_broken *own = i < training->untold_count ? &training->untold[i] : &none;
+        status = ull__world_gather(world, own, sizeof(*own), all, err);
+        for (int j = 1; j < ull__world_ranks(world) && status == ULL_OK; ++j) {
+            if (train_speaks(training->options) && all[j].text[0] != '\0') {
+                tell(training, &all[j]);
+            }
+        }
+    }
+    training->untold_count = 0;
+    return status;
+}
+
+/* --- */
 
 ull_status train_ranks_compare(struct training *training, struct ull_error *err)
 {
@@ -183,35 +269,40 @@ ull_status train_ranks_compare(struct training *training, struct ull_error *err)
     }
     ull__session_info(training->session, &info);
     struct train_rank own = {digest(training->session), info.predicted_peak_bytes,
-                             info.measured_peak_bytes, training->outside_bytes};
+                             info.measured_peak_bytes, training->outside_bytes,
+                             training->untold_count};
+    uint64_t most = 0;
     ull_status status = ull__world_gather(world, &own, sizeof(own), training->ranks, err);
     for (int i = 1; i < ull__world_ranks(world) && status == ULL_OK; ++i) {
+        most = training->ranks[i].untold > most ? training->ranks[i].untold : most;
         if (training->ranks[i].digest != training->ranks[0].digest) {
             status = ull__fail(err, ULL_E_INVALID,
                                "step %llu: the weights of rank %d are not those of rank 0",
                                (unsigned long long)training->seen, i);
         }
     }
-    return status;
+    return status == ULL_OK ? gather_broken(training, most, err) : status;
 }
 
 ull_status train_ranks_agree(struct training *training, uint64_t *budget, struct ull_error *err)
 {
     struct ull__world *world = training->options->world;
     struct {
-        uint64_t budget;
+        uint64_t budget, untold;
         int64_t stop;
-    } own = {*budget, train_stop}, all[ULL_WORLD_RANKS];
+    } own = {*budget, training->untold_count, train_stop}, all[ULL_WORLD_RANKS];
     if (world == NULL) {
         training->stops = train_stop != 0;
         return ULL_OK;
     }
     /* By what was told alone: a signal that comes meanwhile counts after the next step, on all ranks. */
+    uint64_t most = 0;
     ull_status status = ull__world_gather(world, &own, sizeof(own), all, err);
     for (int i = 0; i < ull__world_ranks(world) && status == ULL_OK; ++i) {
+        most = all[i].untold > most ? all[i].untold : most;
         training->stops = training->stops || all[i].stop != 0;
         train_stop = train_stop != 0 ? train_stop : (sig_atomic_t)all[i].stop;
     }
     *budget = status == ULL_OK ? all[0].budget : 0;
-    return status;
+    return status == ULL_OK ? gather_broken(training, most, err) : status;
 }

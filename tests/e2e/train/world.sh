@@ -69,6 +69,13 @@ opened "46 46 46" --max-steps 9 --epochs 9 --devices 3
 opened "27 29 29 29" --max-steps 16 --epochs 9 --devices 4 --resume
 opened "27" --max-steps 17 --epochs 9 --resume
 
+# Broken ones are told of once and counted, whichever ranks meet them, and however often.
+echo "no picture" | tee "$T/pictures/train/cat/3.jpg" "$T/pictures/train/dog/4.jpg" "$T/pictures/train/dog/24.jpg" >"$T/pictures/val/cat/2.jpg"
+train lenet:image=16,channels=3 --data "$T/pictures" --memory 96MiB --precision fp32 --batch 12 --epochs 4 --threads 1 --devices 3 -o json
+is "pictures of which some are broken" "$CODE:$(of "d['broken_samples']")" "0:3"
+is "each is told of" "$(sed -n "s,.*/pictures/\\(.*\\)' cannot be read.*,\\1,p" <<<"$ERR" | sort | xargs)" \
+    "train/cat/3.jpg train/dog/24.jpg train/dog/4.jpg val/cat/2.jpg"
+
 # --- saves: of a model that has but one plan with this much memory ---
 LENET=(lenet --data "synthetic,samples=400" --memory 96MiB --precision fp32 --batch 12 --max-accumulation 1 --optimizer adamw
     --schedule constant --warmup 0 --eval-samples 20 --threads 1)
