@@ -62,8 +62,8 @@ struct job {
     uint64_t want_told_ns;
     struct wish run, suspend, resume;
     unsigned int away_s; /* what the person who suspended it said of that */
-    /* Its worker, or that it shall have one as soon as there is a place. */
-    bool moving, wants_worker;
+    /* Its worker, or that it shall have one as soon as there is a place, to move it out or back. */
+    bool moving, wants_worker, wants_out;
     enum worker_task task;
     pid_t worker;
     int from;
@@ -119,6 +119,8 @@ void shell_explain(struct daemon *d, const struct job *job, char *text, size_t s
 
 /* The arbiter wants it out, or back; what becomes of that is told the arbiter, and who asked. */
 void moves_begin(struct daemon *d, struct job *job, bool out);
+/* Whoever wanted it out does not any more: what was moved comes back, and what was not begun is not. */
+void moves_stop(struct daemon *d, struct job *job);
 /* A worker of the job's said something, or ended. */
 void moves_worker(struct daemon *d, struct job *job);
 

@@ -3,6 +3,8 @@
  *
  * While a job is being moved, what it holds is what it held before: room counts only once all of it is there.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,33 +16,6 @@
 
 #define SECOND 1000000000ull
 #define LONGEST_BACKOFF_NS (600 * SECOND)
-
-static void start_worker(struct daemon *d, struct job *job)
-{
-    struct ull_error err = {""};
-    if (d->workers >= WORKERS || job->moving) { /* a sweep may be at it still */
-        job->wants_worker = true;
-        return;
-    }
-    job->wants_worker = false;
-    uint64_t slice_ns = d->settings.arbiter.slice_ns ? d->settings.arbiter.slice_ns : 30 * SECOND;
-    /* What the arbiter moves out it brings back after a slice, if it can. */
-    unsigned int expected_s =
-        job->view.flags & ULL_FLAG_BY_USER ? job->away_s : (unsigned int)(slice_ns / SECOND);
-    if (worker_start(job->task, job->path, expected_s, &job->worker, &job->from, &err) != ULL_OK) {
-        say(LOG_ERROR, "job %s cannot be moved: %s", job->view.id, err.message);
-        shell_tell(d,
-                   &(struct ull__arbiter_event){
-                       .kind = ULL_ARB_FAILED, .job = job->number, .amount = SECOND},
-                   NULL);
-        return;
-    }
-    job->moving = true;
-    job->report = (struct worker_report){0};
-    d->workers++;
-    struct epoll_event watch = {.events = EPOLLIN, .data.fd = job->from};
-    epoll_ctl(d->epoll, EPOLL_CTL_ADD, job->from, &watch);
-}
 
 /* Said of a move that is over; also where there was nothing to move. */
 static void tell_moved(struct daemon *d, struct job *job, bool out, const struct worker_report *report)
@@ -61,18 +36,6 @@ static void tell_moved(struct daemon *d, struct job *job, bool out, const struct
     client_answer(d, out ? &job->suspend : &job->resume, &answer, true);
 }
 
-void moves_begin(struct daemon *d, struct job *job, bool out)
-{
-    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
-    book_read(d, job);
-    if (there && job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING)) {
-        tell_moved(d, job, out, &(struct worker_report){0});
-        return;
-    }
-    job->task = out ? WORKER_OUT : WORKER_BACK;
-    start_worker(d, job);
-}
-
 static void move_failed(struct daemon *d, struct job *job, bool out,
                         const struct worker_report *report)
 {
@@ -87,6 +50,54 @@ static void move_failed(struct daemon *d, struct job *job, bool out,
         ull__ledger_set_flag(job->ledger, ULL_FLAG_BY_USER, false);
     shell_tell(d, &event, NULL);
     client_fail(d, out ? &job->suspend : &job->resume, (ull_status)report->status, report->text);
+}
+
+static void start_worker(struct daemon *d, struct job *job)
+{
+    struct ull_error err = {""};
+    bool out = job->wants_out;
+    job->wants_worker = d->workers >= WORKERS || job->moving; /* a sweep may be at it still */
+    if (job->wants_worker)
+        return;
+    job->task = out ? WORKER_OUT : WORKER_BACK;
+    uint64_t slice_ns = d->settings.arbiter.slice_ns ? d->settings.arbiter.slice_ns : 30 * SECOND;
+    /* What the arbiter moves out it brings back after a slice, if it can. */
+    unsigned int expected_s =
+        job->view.flags & ULL_FLAG_BY_USER ? job->away_s : (unsigned int)(slice_ns / SECOND);
+    if (worker_start(job->task, job->path, expected_s, &job->worker, &job->from, &err) != ULL_OK) {
+        struct worker_report report = {.status = ULL_E_SYSTEM, .last = 1};
+        snprintf(report.text, sizeof report.text, "%.399s", err.message);
+        move_failed(d, job, out, &report);
+        return;
+    }
+    job->moving = true;
+    job->report = (struct worker_report){0};
+    d->workers++;
+    struct epoll_event watch = {.events = EPOLLIN, .data.fd = job->from};
+    epoll_ctl(d->epoll, EPOLL_CTL_ADD, job->from, &watch);
+}
+
+void moves_begin(struct daemon *d, struct job *job, bool out)
+{
+    bool there = job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
+    book_read(d, job);
+    if (there && job->view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING)) {
+        tell_moved(d, job, out, &(struct worker_report){0});
+        return;
+    }
+    job->wants_out = out;
+    start_worker(d, job);
+}
+
+void moves_stop(struct daemon *d, struct job *job)
+{
+    if (job->moving && job->task == WORKER_OUT) {
+        kill(job->worker, SIGTERM);
+    } else if (job->wants_worker && job->wants_out) {
+        job->wants_worker = false;
+        move_failed(d, job, true,
+                    &(struct worker_report){.status = ULL_E_SYSTEM, .text = "it was stopped"});
+    }
 }
 
 /*
@@ -135,6 +146,9 @@ void moves_worker(struct daemon *d, struct job *job)
 {
     struct worker_report report;
     ssize_t got = read(job->from, &report, sizeof report);
+    if (got < 0 && (errno == EAGAIN ||
+                    errno == EINTR)) /* it was said of another one, whose number this has now */
+        return;
     struct wish *wish = job->task == WORKER_OUT ? &job->suspend : &job->resume;
     if (got != (ssize_t)sizeof report) {
         report = (struct worker_report){.status = ULL_E_SYSTEM, .last = 1};

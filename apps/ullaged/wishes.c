@@ -4,7 +4,6 @@
  * A wish is the arbiter's event like any other, so it is carried out when that says so; who is out by a person's wish is noted
  * in the ledger, for the daemon after this one.
  */
-#include <signal.h>
 #include <stdio.h>
 
 #include "daemon.h"
@@ -92,8 +91,8 @@ static void stop_moving_out(struct daemon *d, const struct job *first)
     for (int j = 0; j < d->job_count; j++) {
         struct job *job = d->jobs[j];
         bool with_it = book_group(first) != 0 && book_group(job) == book_group(first);
-        if ((job == first || with_it) && job->moving && job->task == WORKER_OUT)
-            kill(job->worker, SIGTERM);
+        if (job == first || with_it)
+            moves_stop(d, job);
     }
 }
 

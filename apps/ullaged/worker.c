@@ -167,17 +167,24 @@ static bool is_done(struct ull__ledger *ledger, bool out)
     return view.state == (out ? ULL_JOB_SUSPENDED : ULL_JOB_RUNNING);
 }
 
+static bool anyone_drains(struct ull__ledger *ledger)
+{
+    struct ull__process_view view;
+    for (int slot = 0; slot < ULL_MAX_SLOTS; slot++)
+        if (ull__ledger_process(ledger, slot, &view) && view.draining)
+            return true;
+    return false;
+}
+
 /* The driver frees what the dead held a little later. */
 static void sweep(struct ull__ledger *ledger)
 {
     static const struct ull__linker linker = {.open = dlopen, .symbol = dlsym};
     struct ull__nvml nvml;
-    struct ull__job_view view;
     bool has_nvml = ull__nvml_init(&nvml, &linker, NULL, NULL) == ULL_OK;
     for (int i = 0; i < SWEEPS; i++) {
         ull__ledger_sweep(ledger, has_nvml ? ull__nvml_listed : NULL, &nvml);
-        ull__ledger_job(ledger, &view);
-        if (view.process_count == 0)
+        if (!anyone_drains(ledger))
             break;
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     }
