@@ -44,23 +44,41 @@ static void with_group(struct daemon *d, const struct job *first, bool suspend)
     }
 }
 
+/* The arbiter had it out before, so nothing will be moved for the one who asks. */
+static void answer_if_out(struct daemon *d, struct job *job)
+{
+    struct ull__arbiter_view view;
+    struct ull__ipc_message done = {.kind = ULL_IPC_DONE};
+    if (!job->suspend.client || !ull__arbiter_job(d->arbiter, job->number, &view) ||
+        view.state != ULL_JOB_SUSPENDED)
+        return;
+    for (int c = 0; c < CARDS; c++)
+        done.moved_bytes += job->evicted[c];
+    client_answer(d, &job->suspend, &done, true);
+}
+
+/* One without a client, as the page's, takes nobody's place who waits for an answer. */
 ull_status wish_suspend(struct daemon *d, struct job *job, struct wish wish, struct ull_error *err)
 {
     struct ull__arbiter_event event = {.kind = ULL_ARB_USER_SUSPEND, .job = job->number};
+    struct ull__arbiter_view view;
+    unsigned int away_s = job->away_s;
     if (!job->joined)
         return not_joined(job, err);
-    job->suspend = wish; /* the answer may come at once */
+    if (wish.client)
+        job->suspend = wish; /* the answer may come at once */
     job->away_s = wish.expected_s;
     set_by_user(job, true);
     ull_status status = shell_tell(d, &event, err);
-    if (status != ULL_OK) {
-        struct ull__arbiter_view view;
-        job->suspend = (struct wish){0};
-        bool by_user = ull__arbiter_job(d->arbiter, job->number, &view) && view.by_user;
-        set_by_user(job, by_user);
-    } else {
+    if (status == ULL_OK) {
         with_group(d, job, true);
+        answer_if_out(d, job);
+        return ULL_OK;
     }
+    if (wish.client)
+        job->suspend = (struct wish){0};
+    job->away_s = away_s;
+    set_by_user(job, ull__arbiter_job(d->arbiter, job->number, &view) && view.by_user);
     return status;
 }
 
@@ -69,10 +87,12 @@ ull_status wish_resume(struct daemon *d, struct job *job, struct wish wish, stru
     struct ull__arbiter_event event = {.kind = ULL_ARB_USER_RESUME, .job = job->number};
     if (!job->joined)
         return not_joined(job, err);
-    job->resume = wish;
+    if (wish.client)
+        job->resume = wish;
     ull_status status = shell_tell(d, &event, err);
     if (status != ULL_OK) {
-        job->resume = (struct wish){0};
+        if (wish.client)
+            job->resume = (struct wish){0};
         return status;
     }
     set_by_user(job, false);

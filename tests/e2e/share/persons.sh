@@ -98,4 +98,38 @@ check "and no ledger is left" wait_for 15 no_ledgers
 capture "$ULLAGED"
 is "a second daemon is refused" "$CODE" 1
 like "and says why" "$ERR" 'a daemon answers at .* already'
+kill "$DAEMON"
+wait_for 10 gone "$DAEMON"
+
+# --- one that is out anyway, and one that two want out
+cards 600MiB
+export ULLAGE_FAKE_CONTEXT=10MiB
+port=$((20000 + RANDOM % 20000))
+echo a-secret-token >"$T/token"
+printf '%s\n' "slice = 3s" "history = none" "listen = 127.0.0.1:$port" "token_file = $T/token" >"$T/config/ullage/ullage.conf"
+start_daemon
+hold() { spawn "$ULLAGE" run -q --suspendable -m 500MiB --name "$1" -- "$GUEST" init device 0 alloc 400MiB touch "$T/$1" hold; }
+hold one
+wait_for 10 test -e "$T/one"
+hold two
+check "two take turns" wait_for 10 is_state one suspended
+capture timeout 10 "$ULLAGE" suspend one
+is "who suspends the one that is out is told so" "$CODE" 0
+like "at once" "$ERR" 'job one is suspended: 400\.0 MiB in 0\.[0-9]'
+ULLAGE_FAKE_DELAY=cuMemcpyDtoHAsync_v2=100ms spawn "$ULLAGE" run -q --suspendable -m 150MiB --name slow -- \
+    "$GUEST" init device 0 alloc 100MiB touch "$T/slow" hold
+wait_for 10 test -e "$T/slow"
+spawn "$ULLAGE" suspend slow
+client=$PID
+wait_for 10 is_state slow suspending
+id=$(job_value slow id)
+# shellcheck disable=SC2016
+capture python3 -c 'import sys, urllib.request as u
+try:
+    print(u.urlopen(u.Request(sys.argv[1], method="POST", headers={"Authorization": "Bearer a-secret-token"})).status)
+except u.HTTPError as e:
+    print(e.code, e.read().decode())' "http://127.0.0.1:$port/api/suspend?job=$id"
+like "the page may not suspend what is being suspended" "$OUT" '^409 .*already'
+check "and takes nobody's answer" wait_for 10 gone "$client"
+like "who waits for it" "$(<"$T/$client.err")" 'job slow is suspended: 100\.0 MiB'
 done_testing
