@@ -173,6 +173,15 @@ static void set_run(struct training *training)
                                   ? 0.1 * (double)request.batch / 128
                                   : 1e-3;
     training->total_steps = steps_of(training, request.batch);
+    if (training->batch > training->samples) {
+        char text[160];
+        snprintf(
+            text, sizeof(text),
+            "a batch of %llu is more than the %llu samples that there are: each step takes some of "
+            "them several times",
+            (unsigned long long)training->batch, (unsigned long long)training->samples);
+        train_print_note(training, text);
+    }
 }
 
 ull_status train_open(const struct train_options *options, struct training *training,

@@ -128,6 +128,8 @@ train gpt-char:context=32,layers=1,width=32,heads=2 --data "$T/text.txt" --memor
 is "a model of text" "$CODE:$ERR" "0:"
 is "learns" "$(of "d['eval_loss'] < 1.5")" true
 check "a page" grep -q '<polyline' "$T/page.html"
+train gpt-char:context=32,layers=1,width=32,heads=2 --data "$T/text.txt" --memory 128MiB --batch 2000 --max-steps 1 --eval-samples 16 -o json
+like "a batch that is more than there is" "$CODE:$ERR" '^0:.*a batch of 2000 is more than the [0-9]* samples .* several times'
 capture "$ULLAGE" eval "$T/text" --data "$T/text.txt" --generate 40 --prompt "In the" --temperature 0
 is "and writes" "$CODE" 0
 like "what it learned" "$OUT" "^In the [a-z ,.I]{34,}"
