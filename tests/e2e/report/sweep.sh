@@ -66,7 +66,7 @@ unlike "and takes no word of the command for its own" "$OUT" "<script"
 
 # A signal ends the run that is under way and the sweep.
 for signal in INT TERM; do
-    spawn "$ULLAGE" sweep -m 4GiB,5GiB -o json -- "$GUEST" init alloc 1MiB sleep 60
+    spawn "$ULLAGE" sweep -m 4GiB,5GiB -o json -- "$GUEST" init alloc 1MiB sleep 60000
     check "SIG$signal: it runs" wait_for 10 sh -c "'$ULLAGE' ps -o json | grep -q '\"guest\"'"
     kill -"$signal" "$PID"
     check "SIG$signal ends it" wait_for 10 gone "$PID"
