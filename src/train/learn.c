@@ -15,27 +15,16 @@
 
 enum { CALIBRATION = 5, EVERY = 8 };
 
-static double median(const double *values, int count)
-{
-    double sorted[ULL_PACE_RECENT];
-    for (int i = 0; i < count; ++i) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > values[i]; --at) {
-            sorted[at] = sorted[at - 1];
-        }
-        sorted[at] = values[i];
-    }
-    return count % 2 != 0 ? sorted[count / 2] : (sorted[count / 2] + sorted[count / 2 - 1]) / 2;
-}
-
 static int counted(const struct ull__pace *pace)
 {
-    return pace->steps - 1 < ULL_PACE_RECENT ? pace->steps - 1 : ULL_PACE_RECENT;
+    return pace->steps - 1 < ULL_RECENT ? pace->steps - 1 : ULL_RECENT;
 }
 
 double ull__session_measured(const struct ull__bucket *bucket)
 {
-    return counted(&bucket->pace) > 0 ? median(bucket->pace.seconds, counted(&bucket->pace)) : 0;
+    return counted(&bucket->pace) > 0
+               ? ull__recent_median(bucket->pace.seconds, counted(&bucket->pace))
+               : 0;
 }
 
 double ull__session_predicted(const struct ull__session *session, const struct ull__bucket *bucket)
@@ -166,16 +155,16 @@ void ull__session_step_ends(struct ull__session *session, double seconds, double
     bool timed = session->times;
     stop_timing(session);
     if (pace->steps > 0) {
-        pace->seconds[(pace->steps - 1) % ULL_PACE_RECENT] = seconds;
-        pace->besides[(pace->steps - 1) % ULL_PACE_RECENT] = besides;
+        pace->seconds[(pace->steps - 1) % ULL_RECENT] = seconds;
+        pace->besides[(pace->steps - 1) % ULL_RECENT] = besides;
     }
     if (timed) {
         learn_from(session, bucket);
     }
     pace->steps += 1;
     if (learns(session) && counted(pace) > 0 && pace->kernels > 0) {
-        session->besides = median(pace->besides, counted(pace));
-        double rest = median(pace->seconds, counted(pace)) - session->besides;
+        session->besides = ull__recent_median(pace->besides, counted(pace));
+        double rest = ull__recent_median(pace->seconds, counted(pace)) - session->besides;
         session->load = rest > 0 ? rest / pace->kernels : session->load;
     }
 }

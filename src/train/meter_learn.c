@@ -67,26 +67,13 @@ double ull__meter_price(const struct ull__meter_of *meter, const struct ull__met
     return ratio > 0 ? line * ratio : line;
 }
 
-static double median(const float *values, int count)
-{
-    float sorted[ULL_METER_RECENT];
-    for (int i = 0; i < count; ++i) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > values[i]; --at) {
-            sorted[at] = sorted[at - 1];
-        }
-        sorted[at] = values[i];
-    }
-    return count % 2 != 0 ? sorted[count / 2] : (sorted[count / 2] + sorted[count / 2 - 1]) / 2;
-}
-
 static void note(struct ull__meter_entry *entry, double seconds)
 {
     int count = entry->seen < ULL_METER_RECENT ? entry->seen : ULL_METER_RECENT;
-    entry->recent[entry->seen % ULL_METER_RECENT] = (float)seconds;
+    entry->recent[entry->seen % ULL_METER_RECENT] = seconds;
     entry->seen += 1;
     count += count < ULL_METER_RECENT;
-    entry->reference = median(entry->recent, count);
+    entry->reference = ull__recent_median(entry->recent, count);
 }
 
 bool ull__meter_kernels(struct ull__meter_of *meter, const struct ull__program *program,

@@ -3,8 +3,10 @@
 #define ULLAGE_TRAIN_METER_PRIVATE_H
 
 #include "meter.h"
+#include "recent.h"
 
 enum { ULL_METER_RECENT = 5, ULL_METER_OPERATORS = 96 };
+_Static_assert((int)ULL_METER_RECENT <= (int)ULL_RECENT, "a median of them");
 
 struct ull__meter_entry {
     uint64_t key; /* 0: free */
@@ -12,9 +14,9 @@ struct ull__meter_entry {
     const char *algorithm; /* static text; NULL: none */
     double fixed, each;    /* seconds: of a run, and of a sample; each below 0: not known */
     /* In a training; all 0: not seen in one. */
-    float recent[ULL_METER_RECENT]; /* seconds of the last runs, on a machine as it was at the first */
-    int seen;                       /* runs so far */
-    double reference;               /* their median */
+    double recent[ULL_METER_RECENT]; /* seconds of the last runs, on a machine as it was at the first */
+    int seen;                        /* runs so far */
+    double reference;                /* their median */
     double line,
         ratio; /* what was measured before says at the size that was seen last, and the reference to that */
     double sum; /* of the runs of this step */

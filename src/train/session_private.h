@@ -4,6 +4,7 @@
 
 #include "executable.h"
 #include "meter.h"
+#include "recent.h"
 #include "session.h"
 #include "ullage/device.h"
 #include "ullage/pool.h"
@@ -23,15 +24,13 @@ struct ull__forward {
     float *logits_copy; /* [micro_batch * sample_targets, classes] */
 };
 
-enum { ULL_PACE_RECENT = 9 };
-
 /* How the steps of the plan in force go. */
 struct ull__pace {
     int steps;      /* since the plan was taken */
     double load;    /* of the machine then */
     double kernels; /* what the plan's kernels and copies take at a load of 1; 0: not known */
     /* Of the last steps but the first: all, and what does not depend on the plan: reading samples. */
-    double seconds[ULL_PACE_RECENT], besides[ULL_PACE_RECENT];
+    double seconds[ULL_RECENT], besides[ULL_RECENT];
     struct ull__meter_kernel *full, *rest; /* by item; of the executables */
     double *weights;                       /* by item: runs in a step */
 };
