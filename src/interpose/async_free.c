@@ -88,9 +88,9 @@ bool ull__async_free_waits(CUdeviceptr dptr)
 }
 
 /* Its memory is free: by whom it came from. */
-static void end(const struct due *due)
+static void end(struct due *due)
 {
-    const struct ull__block *block = &due->block;
+    struct ull__block *block = &due->block;
     ull__turn(ULL_TURN_BEGIN);
     if (block->kind == BLOCK_ORDERED)
         ull_pool_free(ull__async_pool(block->owner), (void *)(uintptr_t)block->address, NULL);
@@ -181,7 +181,7 @@ static CUresult free_later(CUdeviceptr dptr, CUstream stream, bool per_thread)
     if (keep(&due))
         return CUDA_SUCCESS;
     drop_event(due.event);
-    ull__block_add(&due.block);
+    ull__block_put_back(&due.block);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -196,7 +196,7 @@ static CUresult free_ordered(CUdeviceptr dptr, CUstream stream, const struct ull
     if (status == ULL_OK)
         ull__block_ended(&block, moment);
     else
-        ull__block_add(&block);
+        ull__block_put_back(&block);
     return status == ULL_OK          ? CUDA_SUCCESS
            : status == ULL_E_INVALID ? CUDA_ERROR_INVALID_VALUE
                                      : CUDA_ERROR_OUT_OF_MEMORY;

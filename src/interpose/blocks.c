@@ -58,32 +58,67 @@ static void remove_entry(struct ull__table_entry *entry, struct ull__block *bloc
     books.blocks[index].address = 0;
     books.free_list[books.free_count++] = index;
     ull__table_remove(&books.by_address, entry);
-    if (by_pages(block))
-        block->charged = ull__pages_drop(ull__gpu_of(block->ordinal), block->address, block->bytes);
+}
+
+/* The lock is held. What was there before was freed behind our back, and its address given out again. */
+static bool add(struct ull__block *block, bool is_new, struct ull__block *stale, bool *replaces)
+{
+    struct ull__table_entry *old = ull__table_find(&books.by_address, block->address);
+    *replaces = old != NULL;
+    if (old)
+        remove_entry(old, stale);
+    bool added = books.free_count > 0 || grow();
+    uint32_t index = added ? books.free_list[books.free_count - 1] : 0;
+    added = added && ull__table_add(&books.by_address, block->address, index);
+    if (!added)
+        return false;
+    books.free_count--;
+    if (is_new)
+        block->born_ns = now_ns();
+    if (is_new && by_pages(block))
+        block->charged = ull__pages_take(ull__gpu_of(block->ordinal), block->address, block->bytes);
+    books.blocks[index] = *block;
+    return true;
+}
+
+static bool lock_and_add(struct ull__block *block, bool is_new)
+{
+    struct ull__block stale;
+    bool replaces;
+    pthread_mutex_lock(&books.lock);
+    bool added = add(block, is_new, &stale, &replaces);
+    pthread_mutex_unlock(&books.lock);
+    if (replaces)
+        ull__block_ended(&stale, NULL);
+    return added;
 }
 
 bool ull__block_add(struct ull__block *block)
 {
-    struct ull__block stale;
+    return lock_and_add(block, true);
+}
+
+/* Without host memory for it: it stays in the books, since nobody will know when it goes. */
+void ull__block_put_back(struct ull__block *block)
+{
+    lock_and_add(block, false);
+}
+
+void ull__block_leave_pages(struct ull__block *block)
+{
+    const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
+    if (!by_pages(block))
+        return;
     pthread_mutex_lock(&books.lock);
-    struct ull__table_entry *old = ull__table_find(&books.by_address, block->address);
-    if (old) /* freed behind our back, and its address given out again */
-        remove_entry(old, &stale);
-    bool added = books.free_count > 0 || grow();
-    uint32_t index = added ? books.free_list[books.free_count - 1] : 0;
-    added = added && ull__table_add(&books.by_address, block->address, index);
-    if (added) {
-        books.free_count--;
-        block->born_ns = now_ns();
-        if (by_pages(block))
-            block->charged =
-                ull__pages_take(ull__gpu_of(block->ordinal), block->address, block->bytes);
-        books.blocks[index] = *block;
+    block->charged = ull__pages_drop(gpu, block->address, block->bytes);
+    if (block->charged == 0 && block->key) { /* who has it open holds all of the page */
+        ull__pages_leave_name(gpu, block->address, block->key);
+        block->key = 0;
+    } else if (block->charged) {
+        uint64_t left = ull__pages_take_name(gpu, block->address);
+        block->key = block->key ? block->key : left;
     }
     pthread_mutex_unlock(&books.lock);
-    if (old)
-        ull__block_ended(&stale, NULL);
-    return added;
 }
 
 bool ull__block_take(uint64_t address, struct ull__block *block)
@@ -94,6 +129,39 @@ bool ull__block_take(uint64_t address, struct ull__block *block)
         remove_entry(entry, block);
     pthread_mutex_unlock(&books.lock);
     return entry != NULL;
+}
+
+/* The lock is held. An address may be another import's by now, which the name tells. */
+static struct ull__table_entry *find_import(uint64_t address, uint64_t key)
+{
+    struct ull__table_entry *entry = address ? ull__table_find(&books.by_address, address) : NULL;
+    const struct ull__block *block = entry ? &books.blocks[entry->value] : NULL;
+    return block && block->kind == BLOCK_IMPORT && block->key == key ? entry : NULL;
+}
+
+bool ull__block_opened(struct ull__block *block)
+{
+    struct ull__block stale;
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *open = find_import(block->address, block->key);
+    if (open)
+        books.blocks[open->value].charged++;
+    bool replaces = false, added = !open && add(block, true, &stale, &replaces);
+    pthread_mutex_unlock(&books.lock);
+    if (replaces)
+        ull__block_ended(&stale, NULL);
+    return added;
+}
+
+bool ull__block_closed(uint64_t address, uint64_t key, struct ull__block *block)
+{
+    pthread_mutex_lock(&books.lock);
+    struct ull__table_entry *open = find_import(address, key);
+    bool last = open && --books.blocks[open->value].charged == 0;
+    if (last)
+        remove_entry(open, block);
+    pthread_mutex_unlock(&books.lock);
+    return last;
 }
 
 bool ull__block_find(uint64_t address, struct ull__block *block)
@@ -116,27 +184,6 @@ bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block
     }
     pthread_mutex_unlock(&books.lock);
     return entry != NULL;
-}
-
-/* Only the first and the last page of a block can be another's too. */
-static bool touches(const struct ull__block *block, uint64_t page_number, uint64_t page)
-{
-    return block->address != 0 && by_pages(block) && block->address / page <= page_number &&
-           (block->address + (block->bytes ? block->bytes - 1 : 0)) / page >= page_number;
-}
-
-void ull__block_leave_key(const struct ull__block *gone)
-{
-    uint64_t page = ull__gpu_of(gone->ordinal)->page;
-    bool left = false;
-    pthread_mutex_lock(&books.lock);
-    for (uint32_t i = 0; i < books.capacity && !left; i++) {
-        struct ull__block *block = &books.blocks[i];
-        left = touches(block, gone->address / page, page) && block->key == 0;
-        if (left)
-            block->key = gone->key;
-    }
-    pthread_mutex_unlock(&books.lock);
 }
 
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block)

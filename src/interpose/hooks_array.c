@@ -274,7 +274,7 @@ static CUresult destroyed(CUresult result, bool known, struct ull__block *block,
     if (known && result == CUDA_SUCCESS)
         ull__block_ended(block, moment);
     else if (known)
-        ull__block_add(block);
+        ull__block_put_back(block);
     ull__turn(ULL_TURN_END);
     return result;
 }

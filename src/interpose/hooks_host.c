@@ -111,7 +111,7 @@ static CUresult freed(void *p, CUresult (*call)(void *))
     if (known && result == CUDA_SUCCESS)
         ull__block_ended(&block, &moment);
     else if (known)
-        ull__block_add(&block);
+        ull__block_put_back(&block);
     return result;
 }
 

@@ -64,28 +64,22 @@ static const struct ull__gpu *gpu_of_memory(CUdeviceptr address)
 
 static CUresult opened(CUresult result, const CUdeviceptr *dptr, const CUipcMemHandle *handle)
 {
-    struct ull__block block;
     CUdeviceptr address = result == CUDA_SUCCESS ? *dptr : 0;
     const struct ull__gpu *gpu = result == CUDA_SUCCESS ? gpu_of_memory(address) : NULL;
     if (!gpu || gpu->device < 0)
         return result;
-    if (ull__block_take(address, &block)) { /* opened again: the same address, one use more */
-        block.charged++;
-        ull__block_add(&block);
-        return result;
-    }
     CUdeviceptr base = address;
     size_t size = 0;
     range_of(address, &base, &size);
-    block = (struct ull__block){.address = address,
-                                .bytes = size,
-                                .charged = 1, /* uses */
-                                .key = ull__hash(handle, sizeof *handle),
-                                .ordinal = (int)(gpu - ull__state.gpus),
-                                .class = ULL_CLASS_DATA,
-                                .kind = BLOCK_IMPORT};
+    struct ull__block block = {.address = address,
+                               .bytes = size,
+                               .charged = 1, /* uses */
+                               .key = ull__hash(handle, sizeof *handle),
+                               .ordinal = (int)(gpu - ull__state.gpus),
+                               .class = ULL_CLASS_DATA,
+                               .kind = BLOCK_IMPORT};
     ull__driver->cuCtxGetCurrent(&block.context);
-    if (ull__block_add(&block))
+    if (ull__block_opened(&block))
         ull__member_import(atomic_load(&ull__state.member), gpu->device, block.key, size);
     return result;
 }
@@ -112,16 +106,13 @@ CUresult ull__do_cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     struct ull__block block;
     struct ull__moment moment = {.began_ns = ull__moment_now()};
-    bool known = ull__block_take(dptr, &block);
+    bool known = ull__block_find(dptr, &block);
     CUresult result;
     if (!ull__gates_wanted() || !ull__pass_close(dptr, &result))
         result = ull__driver->cuIpcCloseMemHandle(dptr);
-    if (!known)
-        return result;
-    if (result == CUDA_SUCCESS && (block.kind != BLOCK_IMPORT || --block.charged == 0))
+    /* Afterwards: of two threads that close it, the second must not end it while the driver has it for the first. */
+    if (known && result == CUDA_SUCCESS && ull__block_closed(dptr, block.key, &block))
         ull__block_ended(&block, &moment);
-    else
-        ull__block_add(&block);
     return result;
 }
 

@@ -185,9 +185,6 @@ static uint64_t end_block(const struct ull__block *block, const struct ull__gpu 
                                       block->bytes);
         return 0;
     case BLOCK_LINEAR:
-        if (block->key && block->charged == 0) /* small, and not the last in its page: */
-            ull__block_leave_key(block);       /* others that have it open hold all of the page */
-        break;
     case BLOCK_MANAGED:
     case BLOCK_SPILLED:
     case BLOCK_ORDERED:
@@ -212,10 +209,11 @@ static void tell_end(const struct ull__block *block, const struct ull__gpu *gpu,
         ull__tell_freed(gpu, class, block->address, block->bytes, charged, moment);
 }
 
-void ull__block_ended(const struct ull__block *block, const struct ull__moment *moment)
+void ull__block_ended(struct ull__block *block, const struct ull__moment *moment)
 {
     const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
     enum ull__class class = (enum ull__class)block->class;
+    ull__block_leave_pages(block);
     uint64_t charged = end_block(block, gpu);
     if (block->kind == BLOCK_SPILLED) { /* nothing of the device's books */
         if (ull__recording())
@@ -248,7 +246,7 @@ static CUresult free_block(CUdeviceptr address, CUresult (*call)(CUdeviceptr, CU
     if (result == CUDA_SUCCESS)
         ull__block_ended(&block, &moment);
     else
-        ull__block_add(&block);
+        ull__block_put_back(&block);
     ull__turn(ULL_TURN_END);
     return result;
 }

@@ -85,7 +85,7 @@ static void end_object(struct object *object, const struct ull__moment *moment)
 /* With the lock: the object if nothing holds it any more, taken out of its table. */
 static struct object *if_ended(struct object *object)
 {
-    if (object->refs > 0 || object->maps > 0)
+    if (object->refs > 0 || object->maps > 0 || object->leaving > 0)
         return NULL;
     forget_object(object);
     return object;
@@ -213,16 +213,19 @@ CUresult ull__do_cuMemRelease(CUmemGenericAllocationHandle handle)
     /* Counted down first: once the driver has released it, its number may be another object's. */
     pthread_mutex_lock(&books.lock);
     struct object *object = ull__vmm_find(handle);
-    if (object && object->refs > 0)
+    if (object && object->refs > 0) {
         object->refs--;
-    else
+        object->leaving++; /* it lives until the last of those who release it at once has done so */
+    } else {
         object = NULL;
+    }
     pthread_mutex_unlock(&books.lock);
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = ull__driver->cuMemRelease(handle);
     struct object *ended = NULL;
     if (object) {
         pthread_mutex_lock(&books.lock);
+        object->leaving--;
         if (result != CUDA_SUCCESS)
             object->refs++;
         ended = if_ended(object);

@@ -183,7 +183,7 @@ void ull__say_refusal(const struct ull__refusal *refusal, uint64_t suppressed);
 struct ull__block {
     uint64_t address; /* device address, or a handle for arrays and host memory; never 0 */
     uint64_t bytes;   /* asked for */
-    uint64_t charged; /* bytes that began with this block, or after ull__block_take ended with it */
+    uint64_t charged; /* bytes that began with this block; of an import: how often it is open */
     uint64_t hidden;  /* of a context: what of `charged` is in no process's figure of the driver */
     uint64_t key;     /* name given to other processes, 0: none */
     uint64_t born_ns;
@@ -210,15 +210,23 @@ enum ull__block_kind {
 
 /*
  * All of these take the table's lock themselves. Linear and managed blocks are charged by pages: add
- * fills in what the block began, take (which looks up and removes) what ended with it. add fails only
- * without host memory.
+ * fills in what the block began. take looks up and removes before the driver frees, since the address
+ * may be given out again at once; then either the block has ended (ull__block_ended), and what its
+ * pages come to is seen, or the driver refused, and it is put back. add fails only without host memory.
  */
 bool ull__block_add(struct ull__block *block);
 bool ull__block_take(uint64_t address, struct ull__block *block);
+void ull__block_put_back(struct ull__block *block);
+/*
+ * Memory of another process that the driver has opened: true if it was not open here before, false if it is
+ * open once more. And that the driver has closed: true, and the block, if it is not open here any more.
+ */
+bool ull__block_opened(struct ull__block *block);
+bool ull__block_closed(uint64_t address, uint64_t key, struct ull__block *block);
+/* Of a block that was taken, and whose memory is gone: fills in what ended with it, and the name it had. */
+void ull__block_leave_pages(struct ull__block *block);
 bool ull__block_find(uint64_t address, struct ull__block *block);
 bool ull__block_set_key(uint64_t address, uint64_t key, struct ull__block *block);
-/* A block with a name is gone, but not its page: whoever still uses the page takes over the name. */
-void ull__block_leave_key(const struct ull__block *gone);
 /* Removes one block of a destroyed context and returns true, or false when none is left. */
 bool ull__block_take_of_context(CUcontext context, struct ull__block *block);
 int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
@@ -232,7 +240,7 @@ int ull__block_contexts(CUcontext *contexts, int max);
 /* The block if it is the only one of its kind on the device. */
 bool ull__block_only(int ordinal, enum ull__block_kind kind, struct ull__block *block);
 /* The books of a block whose memory is gone (hooks_linear.c). `moment` NULL: with something else. */
-void ull__block_ended(const struct ull__block *block, const struct ull__moment *moment);
+void ull__block_ended(struct ull__block *block, const struct ull__moment *moment);
 /* hooks_array.c: bytes to give back, by which the charge of small arrays falls. */
 uint64_t ull__small_array_ended(const struct ull__block *block);
 /* What small arrays are charged beyond the pages that they fill, and giving back some of it. */
@@ -245,8 +253,11 @@ void ull__blocks_forget(void);
 
 /* For blocks.c, under its lock. Bytes that the driver took for [address, address + bytes), by the pages that are touched anew. */
 uint64_t ull__pages_take(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
-/* The reverse: bytes whose last user went. */
+/* The reverse, after the driver has freed: bytes whose last user went. */
 uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
+/* The name of a block that is gone stays with its first page, which others use; and taking it from there, 0: none. */
+void ull__pages_leave_name(const struct ull__gpu *gpu, uint64_t address, uint64_t name);
+uint64_t ull__pages_take_name(const struct ull__gpu *gpu, uint64_t address);
 void ull__pages_forget(void);
 
 /* --- reserve.c: pools and graph memory --------------------------------------------------------------- */

@@ -8,11 +8,15 @@
  *
  * Pages in the middle of an allocation have one user; only its first and last page can be shared, so
  * only those are counted by users. There is no lock here: blocks.c has one.
+ *
+ * Users are counted down after the driver has freed, never before: of two threads that free in one page
+ * the second would otherwise give the page back in the books while the driver still holds it for the first.
  */
 #include "interpose.h"
 #include "table.h"
 
 static struct ull__table users; /* page number + 1 -> allocations that begin or end in it */
+static struct ull__table names; /* page number + 1 -> the name of one that is gone, for the last user */
 
 /* True if this is the page's first user. Without host memory for the table: as if it were. */
 static bool use(uint64_t page)
@@ -59,7 +63,24 @@ uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t 
     return span(gpu, address, bytes, drop);
 }
 
+void ull__pages_leave_name(const struct ull__gpu *gpu, uint64_t address, uint64_t name)
+{
+    uint64_t key = address / gpu->page + 1;
+    if (!ull__table_find(&names, key))
+        ull__table_add(&names, key, name);
+}
+
+uint64_t ull__pages_take_name(const struct ull__gpu *gpu, uint64_t address)
+{
+    struct ull__table_entry *entry = ull__table_find(&names, address / gpu->page + 1);
+    uint64_t name = entry ? entry->value : 0;
+    if (entry)
+        ull__table_remove(&names, entry);
+    return name;
+}
+
 void ull__pages_forget(void)
 {
     users = (struct ull__table){0};
+    names = (struct ull__table){0};
 }

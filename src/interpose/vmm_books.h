@@ -21,6 +21,7 @@ struct object {
     uint64_t key;  /* of a fabric handle, 0 for a descriptor */
     const struct ull__gpu *gpu;
     uint32_t refs, maps;
+    uint32_t leaving; /* references that the driver is just giving back */
     bool imported, exported;
     bool spilled;             /* host memory in the device's place */
     bool stays;               /* something holds it that cannot be moved */

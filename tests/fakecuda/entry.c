@@ -4,7 +4,8 @@
  *
  *   ULLAGE_FAKE_FAIL="cuMemAlloc_v2:3=2,*:17=999"   the 3rd cuMemAlloc_v2 of the process returns 2;
  *                                                   so does the 17th call that takes memory, with 999
- *   ULLAGE_FAKE_DELAY="cuMemAlloc_v2=5ms"           sleeps before doing anything (us, ms or s)
+ *   ULLAGE_FAKE_DELAY="cuMemAlloc_v2=5ms"           sleeps before doing anything (us, ms or s);
+ *                                                   "=0-5ms": each call another time, at random
  */
 #include "fake.h"
 
@@ -21,7 +22,7 @@ struct rule {
     int id; /* -1: any call that takes memory */
     unsigned long nth;
     CUresult result;
-    uint64_t delay_ns;
+    uint64_t delay_ns, most_ns;
 };
 
 const char *const fake_names[FAKE_ID_COUNT] = {
@@ -56,10 +57,12 @@ static bool read_rule(const char *text, bool delay, struct rule *rule)
     if (rule->id == -2 || *text == '\0')
         return false;
     if (delay) {
-        double value = strtod(text + 1, &after);
+        double least = strtod(text + 1, &after);
+        double most = *after == '-' ? strtod(after + 1, &after) : least;
         double unit = strncmp(after, "us", 2) == 0 ? 1e3 : strncmp(after, "ms", 2) == 0 ? 1e6 : 1e9;
-        rule->delay_ns = (uint64_t)(value * unit);
-        return after != text + 1;
+        rule->delay_ns = (uint64_t)(least * unit);
+        rule->most_ns = (uint64_t)(most * unit);
+        return after != text + 1 && least >= 0 && most >= least;
     }
     rule->nth = strtoul(text + 1, &after, 10);
     if (*after != '=')
@@ -90,15 +93,21 @@ static void read_all_rules(void)
     delay_count = read_rules("ULLAGE_FAKE_DELAY", true, delays);
 }
 
+static void delay(const struct rule *rule)
+{
+    static _Atomic uint64_t count;
+    uint64_t drawn = (atomic_fetch_add(&count, 1) + 1) * 0x9e3779b97f4a7c15ull >> 33;
+    uint64_t ns = rule->delay_ns + drawn % (rule->most_ns - rule->delay_ns + 1);
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
+}
+
 static CUresult injected(enum fake_id id, unsigned needs)
 {
     for (int i = 0; i < delay_count; i++)
-        if (delays[i].id == (int)id || (delays[i].id == -1 && needs & FAKE_ALLOC)) {
-            struct timespec t = {(time_t)(delays[i].delay_ns / 1000000000u),
-                                 (long)(delays[i].delay_ns % 1000000000u)};
-            while (nanosleep(&t, &t) != 0 && errno == EINTR)
-                ;
-        }
+        if (delays[i].id == (int)id || (delays[i].id == -1 && needs & FAKE_ALLOC))
+            delay(&delays[i]);
     if (fail_count == 0)
         return CUDA_SUCCESS;
     unsigned long nth = atomic_fetch_add(&calls[id], 1) + 1;

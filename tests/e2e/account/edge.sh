@@ -35,4 +35,18 @@ for mode in linear async vmm mixed; do
     between "$mode: the card's peak stays below the budget" "$(peak "$mode.many")" \
         $((200 * MIB)) $((320 * MIB))
 done
+
+# Who shares memory with others gives it back at the same moment as they do; the last to reach the driver frees it.
+for call in cuMemFree_v2 cuMemRelease cuMemUnmap cuArrayDestroy cuIpcCloseMemHandle; do
+    slow+=${slow:+,}$call=0-2ms
+done
+for how in -q --suspendable; do
+    for kind in packed:8 retained:6 arrays:8 names:10; do
+        export ULLAGE_FAKE_TAG=${kind%:*}.$how
+        ULLAGE_FAKE_DELAY=$slow run -q $how -m "${kind#*:}MiB" -- "$GUESTS/account_together" "${kind%:*}" 40
+        is "${kind%:*} $how: given back by four threads at once" "$CODE $ERR" "0 "
+        is "${kind%:*} $how: the card's peak is the budget" "$(peak "${kind%:*}.$how")" \
+            $((${kind#*:} * MIB))
+    done
+done
 done_testing
