@@ -3,12 +3,15 @@
  *
  * A meeting: each rank counts its own arrivals, and goes on when the others have arrived as often. It looks a while, and then sleeps
  * on the counter of the one it waits for, for a tenth of a second at most before it asks whether those that it waits for still live.
+ *
+ * A rank lives as long as it has a byte of a file locked (fcntl): the kernel gives that up with the process, and F_GETLK asks about it
+ * without taking it. Whoever asks by trying to take something is in the way of others who ask at the same moment.
  */
 #include "world.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,17 +27,18 @@
 enum {
     LOOKS = 2000,
     PATIENCE_NS = 100000000,
-    STARTING = 300
-}; /* patiences until a rank must have joined */
+    STARTING = 300, /* patiences until a rank must have joined */
+    TELLER = 8,     /* bits */
+    RANK_MASK = (1 << TELLER) - 1
+};
 
 struct member {
     _Atomic unsigned int arrived; /* a futex */
     _Atomic int joined;
-    pthread_mutex_t alive; /* held as long as the rank is there */
 } __attribute__((aligned(128)));
 
 struct shared {
-    _Atomic int failed; /* 0, or the rank and 1 */
+    _Atomic int failed; /* 0, or the rank and 1, and from bit 8 on the one that tells of it */
     _Atomic int told;   /* the message is whole */
     char message[400];
     struct member members[ULL_WORLD_RANKS];
@@ -44,6 +48,7 @@ struct ull__world {
     struct shared *shared;
     char *slots; /* one each, and the result */
     size_t bytes;
+    int lives; /* a file without a name, and empty; byte i of it is locked by rank i while it lives */
     int rank, ranks;
     unsigned int meetings;
 };
@@ -68,31 +73,39 @@ ull_status ull__world_create(int ranks, struct ull__world **world, struct ull_er
         free(made);
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a world of %d", ranks);
     }
+    int lives = memfd_create("ullage-world", MFD_CLOEXEC);
+    if (lives < 0) {
+        ull_status status = ull__fail(
+            err, ULL_E_SYSTEM, "no file for the locks of a world of %d: %s", ranks, strerror(errno));
+        munmap(memory, bytes);
+        free(made);
+        return status;
+    }
     *made = (struct ull__world){.shared = memory,
                                 .slots = (char *)memory + head_bytes(),
                                 .bytes = bytes,
+                                .lives = lives,
                                 .rank = -1,
                                 .ranks = ranks};
-    pthread_mutexattr_t robust;
-    pthread_mutexattr_init(&robust);
-    pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
-    for (int i = 0; i < ranks; ++i) {
-        pthread_mutex_init(&made->shared->members[i].alive, &robust);
-    }
-    pthread_mutexattr_destroy(&robust);
     *world = made;
     return ULL_OK;
 }
 
+static struct flock byte_of(int rank)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
+}
+
 ull_status ull__world_join(struct ull__world *world, int rank, struct ull_error *err)
 {
-    struct member *member = &world->shared->members[rank];
-    if (rank < 0 || rank >= world->ranks || pthread_mutex_trylock(&member->alive) != 0) {
+    struct flock own = byte_of(rank);
+    /* A lock of this process would be no obstacle to it, and one that has ended has none. */
+    if (world->rank >= 0 || rank < 0 || rank >= world->ranks ||
+        atomic_load(&world->shared->members[rank].joined) || fcntl(world->lives, F_SETLK, &own) != 0) {
         return ull__fail(err, ULL_E_INVALID, "rank %d of %d is taken", rank, world->ranks);
     }
     world->rank = rank;
-    atomic_store(&member->joined, 1);
+    atomic_store(&world->shared->members[rank].joined, 1);
     return ULL_OK;
 }
 
@@ -101,9 +114,7 @@ void ull__world_destroy(struct ull__world *world)
     if (world == NULL) {
         return;
     }
-    if (world->rank >= 0) {
-        pthread_mutex_unlock(&world->shared->members[world->rank].alive);
-    }
+    close(world->lives); /* which gives up the lock */
     munmap(world->shared, world->bytes);
     free(world);
 }
@@ -138,7 +149,8 @@ static void fail_for(struct ull__world *world, int rank, const char *message)
 {
     struct shared *shared = world->shared;
     int none = 0;
-    if (atomic_compare_exchange_strong(&shared->failed, &none, rank + 1)) {
+    if (atomic_compare_exchange_strong(&shared->failed, &none,
+                                       (rank + 1) | (world->rank + 1) << TELLER)) {
         snprintf(shared->message, sizeof(shared->message), "%s", message);
         atomic_store(&shared->told, 1);
     }
@@ -154,24 +166,15 @@ void ull__world_fail(struct ull__world *world, const char *message)
 
 int ull__world_failed(const struct ull__world *world)
 {
-    return atomic_load(&world->shared->failed) - 1;
+    return (atomic_load(&world->shared->failed) & RANK_MASK) - 1;
 }
 
 bool ull__world_gone(const struct ull__world *world, int rank)
 {
-    struct member *member = &world->shared->members[rank];
-    if (!atomic_load(&member->joined)) {
-        return false;
-    }
-    int held = pthread_mutex_trylock(&member->alive);
-    if (held == EOWNERDEAD) {
-        pthread_mutex_consistent(
-            &member->alive); /* else the next but one who asks would be told that it is held */
-    }
-    if (held == 0 || held == EOWNERDEAD) {
-        pthread_mutex_unlock(&member->alive);
-    }
-    return held != EBUSY;
+    struct flock held = byte_of(rank);
+    /* What this process has locked itself looks free to it. */
+    return rank != world->rank && atomic_load(&world->shared->members[rank].joined) &&
+           fcntl(world->lives, F_GETLK, &held) == 0 && held.l_type == F_UNLCK;
 }
 
 static bool has_arrived(const struct ull__world *world, int rank)
@@ -183,16 +186,18 @@ static bool has_arrived(const struct ull__world *world, int rank)
 
 static ull_status failure(struct ull__world *world, struct ull_error *err)
 {
-    /* Whoever failed may have died before its message was whole. */
-    for (int i = 0; i < 100 && !atomic_load(&world->shared->told); ++i) {
+    struct shared *shared = world->shared;
+    int teller = (atomic_load(&shared->failed) >> TELLER) - 1;
+    /* It may be in the middle of it, for as long as the machine lets it wait, or have died there. */
+    while (!atomic_load(&shared->told) && !ull__world_gone(world, teller)) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
     return ull__fail(err, ULL_E_SYSTEM, "%s",
-                     atomic_load(&world->shared->told) ? world->shared->message
-                                                       : "a rank has ended while it failed");
+                     atomic_load(&shared->told) ? shared->message
+                                                : "a rank has ended while it failed");
 }
 
-/* Whether a rank is there, or was at this meeting: nobody else can have its mutex. */
+/* Whether a rank is there, or was at this meeting. */
 static bool is_alive(struct ull__world *world, int rank, int patience)
 {
     struct member *member = &world->shared->members[rank];

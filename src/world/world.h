@@ -9,9 +9,9 @@
  * The memory has no name, so whatever ends the processes, nothing of it is left. Each rank has a slot that it writes and the
  * others read between two meetings; `result` is written by all, each a part of its own.
  *
- * A rank that ends, however it does, is seen by those who wait for it within a second: a rank holds a robust mutex, which the
- * kernel gives up with its thread. From then on every call fails, with the first failure as the message. One that is
- * stopped (SIGSTOP) is waited for. All ranks must make the same calls in the same order; one thread of a rank at a time.
+ * A rank that ends, however it does, is seen by those who wait for it within a second: it holds a lock that the kernel gives up
+ * with the process. From then on every call fails, with the first failure as the message. One that is stopped (SIGSTOP) is
+ * waited for. All ranks must make the same calls in the same order; one thread of a rank at a time.
  */
 #ifndef ULLAGE_WORLD_H
 #define ULLAGE_WORLD_H
@@ -25,9 +25,9 @@ enum { ULL_WORLD_RANKS = 64, ULL_WORLD_SLOT = 1 << 20 }; /* bytes of a slot, and
 
 struct ull__world;
 
-/* ranks: 2 to ULL_WORLD_RANKS. ULL_E_NO_MEMORY, ULL_E_INVALID. */
+/* ranks: 2 to ULL_WORLD_RANKS. ULL_E_NO_MEMORY, ULL_E_INVALID, ULL_E_SYSTEM: no file can be opened. */
 ull_status ull__world_create(int ranks, struct ull__world **world, struct ull_error *err);
-/* By a thread that lives as long as the process: its end is the rank's. */
+/* Once in a process, whose end is the rank's. ULL_E_INVALID: another one has it, or this process is a rank already. */
 ull_status ull__world_join(struct ull__world *world, int rank, struct ull_error *err);
 /* This process is out of it; who still waits for it is told. NULL is fine. */
 void ull__world_destroy(struct ull__world *world);
@@ -42,7 +42,7 @@ void ull__world_fail(struct ull__world *world, const char *message);
 /* The rank that failed or ended first; -1: none. */
 int ull__world_failed(const struct ull__world *world);
 
-/* Whether a rank that has joined is not there any more. */
+/* Whether a rank that has joined is not there any more. By any thread, whoever else asks. */
 bool ull__world_gone(const struct ull__world *world, int rank);
 
 char *ull__world_slot(struct ull__world *world, int rank);
