@@ -16,7 +16,8 @@
 #include "suspend.h"
 
 enum {
-    OTHERS_SETTLE_NS = 2000000, /* longest wait for other processes before a refusal */
+    OTHERS_SETTLE_NS =
+        20000000, /* longest wait for other processes before a refusal; over as soon as all have answered */
     SETTLE_TRIES = 20,
     STREAM_TRIES = 10000, /* of a tenth of a millisecond: a second for a stream to run dry */
     SUSPENDED_LOOK_NS = 20000000,

@@ -27,9 +27,12 @@ struct ull__reserve {
     pthread_mutex_t lock;
     uint64_t charged;
     uint64_t pending;
-    uint64_t told;   /* of what is charged and not pending, the record knows so much */
-    uint64_t ended;  /* bytes that calls had reserved which have ended, ever */
-    uint64_t blocks; /* live allocations, to know when a destroyed pool is really gone */
+    uint64_t told;      /* of what is charged and settled, the record knows so much */
+    uint64_t ended;     /* bytes that calls had reserved which have ended, ever */
+    uint64_t unsettled; /* of these: of calls that have not looked at the figure since */
+    uint64_t readings;  /* of the figure that were begun, ever */
+    uint64_t newest;    /* the last of them to be begun that was used */
+    uint64_t blocks;    /* live allocations, to know when a destroyed pool is really gone */
     bool destroyed;
 };
 
@@ -100,10 +103,16 @@ static bool read_figure(const struct ull__reserve *reserve, uint64_t *bytes)
     return result == CUDA_SUCCESS;
 }
 
-/* The lock is held. What calls under way have reserved may never be taken, so the record does not know it. */
-static void tell(struct ull__reserve *reserve)
+/*
+ * The lock is held. What calls under way have reserved may never be taken, so the record does not know it, nor
+ * what they seem to have taken: each tells of its own once it is in the job's peak.
+ */
+static void tell(struct ull__reserve *reserve, uint64_t figure)
 {
-    uint64_t now = reserve->charged - reserve->pending;
+    uint64_t open = reserve->pending + reserve->unsettled;
+    uint64_t settled = reserve->charged > open ? reserve->charged - open : 0;
+    uint64_t most = settled > reserve->told ? settled : reserve->told;
+    uint64_t now = figure < most ? figure : most;
     if (!ull__recording())
         return;
     ull__tell_change(reserve->gpu, class_of(reserve), (int64_t)(now - reserve->told));
@@ -121,24 +130,35 @@ static void follow(struct ull__reserve *reserve, uint64_t figure, uint64_t open)
     if (target > before)
         ull__member_charge(member, reserve->gpu->device, class_of(reserve), target - before);
     reserve->charged = target;
-    tell(reserve);
+    tell(reserve, figure);
     if (target < before)
         ull__member_release(member, reserve->gpu->device, class_of(reserve), before - target);
 }
 
-void ull__reserve_refresh(struct ull__reserve *reserve)
+/* `own`: what the caller had reserved for a call that has ended. */
+static void refresh(struct ull__reserve *reserve, uint64_t own)
 {
     uint64_t figure = 0;
     pthread_mutex_lock(&reserve->lock);
-    uint64_t ended = reserve->ended;
+    uint64_t ended = reserve->ended, reading = ++reserve->readings;
     bool skip = reserve->destroyed || reserve->gpu->device < 0;
     pthread_mutex_unlock(&reserve->lock);
-    if (skip || !read_figure(reserve, &figure))
-        return;
+    bool known = !skip && read_figure(reserve, &figure);
     pthread_mutex_lock(&reserve->lock);
-    if (!reserve->destroyed)
+    reserve->unsettled -= own;
+    /* Of two threads that look at once, the first to begin may have read what is long gone. */
+    if (known && !reserve->destroyed && reading > reserve->newest) {
+        reserve->newest = reading;
         follow(reserve, figure, reserve->pending + (reserve->ended - ended));
+    } else if (own) {
+        tell(reserve, reserve->charged);
+    }
     pthread_mutex_unlock(&reserve->lock);
+}
+
+void ull__reserve_refresh(struct ull__reserve *reserve)
+{
+    refresh(reserve, 0);
 }
 
 bool ull__reserve_begin(struct ull__reserve *reserve, uint64_t worst, uint64_t asked,
@@ -165,8 +185,9 @@ void ull__reserve_end(struct ull__reserve *reserve, uint64_t worst)
     pthread_mutex_lock(&reserve->lock);
     reserve->pending -= worst;
     reserve->ended += worst;
+    reserve->unsettled += worst;
     pthread_mutex_unlock(&reserve->lock);
-    ull__reserve_refresh(reserve);
+    refresh(reserve, worst);
     ull__member_settled_to(atomic_load(&ull__state.member), reserve->gpu->device, class_of(reserve));
     ull__turn(ULL_TURN_END);
 }
@@ -217,7 +238,7 @@ static void emptied(struct ull__reserve *reserve)
         return; /* it goes when NVML no longer shows it */
     uint64_t before = reserve->charged;
     reserve->charged = 0;
-    tell(reserve);
+    tell(reserve, 0);
     ull__give_back(reserve->gpu, class_of(reserve), before);
 }
 
@@ -260,7 +281,7 @@ void ull__reserves_lower_destroyed(const struct ull__gpu *gpu, uint64_t bytes)
                         : r->charged < bytes           ? r->charged
                                                        : bytes;
         r->charged -= less;
-        tell(r);
+        tell(r, r->charged);
         ull__give_back(gpu, ULL_CLASS_POOL, less);
         bytes -= less;
         pthread_mutex_unlock(&r->lock);

@@ -5,7 +5,9 @@
  *   ULLAGE_FAKE_FAIL="cuMemAlloc_v2:3=2,*:17=999"   the 3rd cuMemAlloc_v2 of the process returns 2;
  *                                                   so does the 17th call that takes memory, with 999
  *   ULLAGE_FAKE_DELAY="cuMemAlloc_v2=5ms"           sleeps before doing anything (us, ms or s);
- *                                                   "=0-5ms": each call another time, at random
+ *                                                   "=0-5ms": each call another time, at random;
+ *                                                   "every=0-1ms": whatever is called, and again
+ *                                                   when it is done
  */
 #include "fake.h"
 
@@ -16,10 +18,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_RULES = 64 };
+enum { MAX_RULES = 64, ANY_TAKING = -1, EVERY = -2, UNKNOWN = -3 };
 
 struct rule {
-    int id; /* -1: any call that takes memory */
+    int id; /* ANY_TAKING: any call that takes memory, EVERY: any call */
     unsigned long nth;
     CUresult result;
     uint64_t delay_ns, most_ns;
@@ -45,7 +47,9 @@ static int find_name(const char *text, size_t length)
     for (int i = 0; i < FAKE_ID_COUNT; i++)
         if (strlen(fake_names[i]) == length && strncmp(fake_names[i], text, length) == 0)
             return i;
-    return length == 1 && *text == '*' ? -1 : -2;
+    if (length == 5 && strncmp(text, "every", 5) == 0)
+        return EVERY;
+    return length == 1 && *text == '*' ? ANY_TAKING : UNKNOWN;
 }
 
 static bool read_rule(const char *text, bool delay, struct rule *rule)
@@ -54,7 +58,7 @@ static bool read_rule(const char *text, bool delay, struct rule *rule)
     size_t name = strcspn(text, delay ? "=" : ":");
     rule->id = find_name(text, name);
     text += name;
-    if (rule->id == -2 || *text == '\0')
+    if (rule->id == UNKNOWN || *text == '\0' || (rule->id == EVERY && !delay))
         return false;
     if (delay) {
         double least = strtod(text + 1, &after);
@@ -106,16 +110,17 @@ static void delay(const struct rule *rule)
 static CUresult injected(enum fake_id id, unsigned needs)
 {
     for (int i = 0; i < delay_count; i++)
-        if (delays[i].id == (int)id || (delays[i].id == -1 && needs & FAKE_ALLOC))
+        if (delays[i].id == (int)id || delays[i].id == EVERY ||
+            (delays[i].id == ANY_TAKING && needs & FAKE_ALLOC))
             delay(&delays[i]);
     if (fail_count == 0)
         return CUDA_SUCCESS;
     unsigned long nth = atomic_fetch_add(&calls[id], 1) + 1;
     unsigned long taking = needs & FAKE_ALLOC ? atomic_fetch_add(&calls[FAKE_ID_COUNT], 1) + 1 : 0;
     for (int i = 0; i < fail_count; i++)
-        if (fails[i].nth == (fails[i].id == -1        ? taking
-                             : fails[i].id == (int)id ? nth
-                                                      : 0) &&
+        if (fails[i].nth == (fails[i].id == ANY_TAKING ? taking
+                             : fails[i].id == (int)id  ? nth
+                                                       : 0) &&
             fails[i].nth != 0)
             return fails[i].result;
     return CUDA_SUCCESS;
@@ -157,4 +162,7 @@ void fake_leave(struct fake_call *call)
         pthread_mutex_unlock(&fake_mutex);
     if (call->inside)
         fake_freeze_leave();
+    for (int i = 0; i < delay_count; i++)
+        if (delays[i].id == EVERY)
+            delay(&delays[i]);
 }
