@@ -13,7 +13,7 @@ function(ull_conformance_cuda name)
   add_test(NAME conformance.${name} COMMAND ${own_world} $<TARGET_FILE:${name}>)
   set_tests_properties(conformance.${name} PROPERTIES
     ENVIRONMENT "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/tests/fakecuda;TSAN_OPTIONS=atexit_sleep_ms=0"
-    TIMEOUT 120) # its children are many, and each would wait a second at its end
+    TIMEOUT 400) # its children are many, and each would wait a second at its end
 endfunction()
 
 ull_conformance_cuda(device_cuda device_cuda.c)

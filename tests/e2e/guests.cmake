@@ -13,5 +13,5 @@ function(ull_e2e name)
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   add_test(NAME e2e/${folder}/${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/${name}.sh)
   set_tests_properties(e2e/${folder}/${name} PROPERTIES
-    ENVIRONMENT BUILD_DIR=${PROJECT_BINARY_DIR} TIMEOUT 120 LABELS e2e)
+    ENVIRONMENT BUILD_DIR=${PROJECT_BINARY_DIR} TIMEOUT 400 LABELS e2e)
 endfunction()

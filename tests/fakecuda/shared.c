@@ -245,8 +245,11 @@ void fake_shared_reap(struct fake_shared *shared)
         struct fake_process *process = &shared->process[i];
         if (process->state == 1) {
             int r = pthread_mutex_trylock(&process->life);
-            if (r != EOWNERDEAD && r != 0)
+            if (r != EOWNERDEAD && r != 0) { /* it lives, though its own thread may not get to say so */
+                if (atomic_load(&process->beat_ns) + FAKE_BEAT_MS * ms < now)
+                    atomic_store(&process->beat_ns, now - FAKE_BEAT_MS * ms);
                 continue;
+            }
             if (r == EOWNERDEAD)
                 pthread_mutex_consistent(&process->life);
             pthread_mutex_unlock(&process->life);

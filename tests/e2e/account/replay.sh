@@ -45,14 +45,16 @@ done
 unset ULLAGE_FAKE_TAG
 small=$T/small.csv.gz
 printf '%s\n' time_us,action,id,size,stream 1,a,1,1000000000,0 2,f,1,1000000000,0 | gzip >"$small"
-# both COMMAND...: two of them at once; how both ended, in $OUTCOMES
+# shellcheck disable=SC2317 # by wait_for
+took() { [ "$(used_by_all)" -ge 2000000000 ]; }
+# both COMMAND...: one takes its memory, and the other one comes while it holds that; how both ended, in $OUTCOMES
 both() {
-    local pids=() pid
+    local pids=() hold
     OUTCOMES=
-    for pid in 1 2; do
-        spawn "$@" replay "$small" --preallocate --hold 1 -o json
+    for hold in 3 0; do
+        spawn "$@" replay "$small" --preallocate --hold $hold -o json
         pids+=("$PID")
-        sleep 0.3
+        [ $hold = 0 ] || wait_for 10 took
     done
     for pid in "${pids[@]}"; do
         wait_for 10 gone "$pid"

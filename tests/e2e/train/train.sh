@@ -61,10 +61,7 @@ is "a training that saves" "$CODE" 0
 (
     "$ULLAGE" train "${RUN[@]}" --save "$T/cut" >"$T/cut.out" 2>&1 &
     PID=$!
-    for _ in $(seq 1000); do
-        [ -d "$T/cut/step-00000010" ] && break
-        sleep 0.01
-    done
+    until [ -d "$T/cut/step-00000010" ] || ! kill -0 $PID; do sleep 0.01; done
     kill -9 $PID
     wait $PID
 ) 2>/dev/null

@@ -91,28 +91,27 @@ train "${LENET[@]}" --max-steps 12 --save "$T/cut" --resume -o json
 is "and in one" "$CODE:$(of "d['steps']")" "0:12"
 
 # --- one job, and what becomes of it when ranks end ---
+# Until the one that was started has made two steps, or has ended.
+works() {
+    until [ "$(wc -l <"$T/out")" -ge 2 ] || ! kill -0 "$PID"; do sleep 0.1; done
+}
 begin() {
     : >"$T/out" # or the lines of the run before are taken for those of this one
     "$ULLAGE" train "${GPT[@]}" --epochs 100000 --devices 3 -o ndjson "$@" >"$T/out" 2>"$T/err" &
     PID=$!
-    for _ in {1..600}; do
-        [ "$(wc -l <"$T/out")" -ge 2 ] && break
-        sleep 0.1
-    done
+    works
     mapfile -t KIDS < <(pgrep -P "$PID")
 }
 finish() {
     wait "$PID" 2>"$T/null"
     CODE=$? ERR=$(<"$T/err")
 }
+# shellcheck disable=SC2317 # by wait_for
+none_of_them() { ! kill -0 "${KIDS[@]}"; }
 # Whether none of the other ranks is left, in a while.
 # shellcheck disable=SC2317 # called by check
 all_gone() {
-    for _ in {1..150}; do
-        kill -0 "${KIDS[@]}" 2>"$T/null" || return 0
-        sleep 0.1
-    done
-    return 1
+    wait_for 15 none_of_them
 }
 begin
 capture "$ULLAGE" ps -o json
@@ -135,19 +134,12 @@ check "which is there" test -n "$(ls -d "$T"/stopped/step-*)"
 # A rank that is not in the job's account follows its budget all the same: both take the next plan down.
 LD_PRELOAD=$GUESTS/preload_deny.so "$ULLAGE" train "${GPT[@]}" --batch 32 --epochs 100000 --devices 2 -o ndjson >"$T/out" 2>"$T/err" &
 PID=$!
-for _ in {1..600}; do
-    [ "$(wc -l <"$T/out")" -ge 2 ] && break
-    sleep 0.1
-done
+works
 capture "$ULLAGE" ps -o json
 is "a rank without a place in the ledger" "$(of "[len(j['processes']) for j in d['jobs']]")" "[1]"
 capture "$ULLAGE" budget gpt-char 104000000
 is "its job's budget can be changed" "$CODE" 0
-for _ in {1..100}; do
-    grep -q 'the budget is' "$T/err" && break
-    sleep 0.1
-done
-sleep 0.3
+until grep -q 'the budget is' "$T/err" || ! kill -0 "$PID"; do sleep 0.1; done
 kill -TERM "$PID"
 finish
 is "and it goes on" "$CODE:$(tail -n 1 "$T/out" | json "[d['plan_switches'], d['ranks'][0] == dict(d['ranks'][1], outside_arena_bytes=d['ranks'][0]['outside_arena_bytes'])]")" "0:[1, true]"

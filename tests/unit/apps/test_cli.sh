@@ -30,6 +30,11 @@ check() {
     fi
 }
 
+# until_true COMMAND...: ctest's limit ends a wait in vain.
+until_true() {
+    until "$@" >/dev/null 2>&1; do sleep 0.02; done
+}
+
 # refuse EXIT TEXT OPTION...: `run` with these options starts nothing.
 refuse() {
     local wanted=$1 text=$2
@@ -104,18 +109,21 @@ if [ "$part" = all ]; then
     check 0 'logical 0 = physical 1' env CUDA_VISIBLE_DEVICES=1,0 "$ullage" run -- "$ullage" ps
 
     # Signals sent to ullage reach the command; its own are those it was started with.
-    "$ullage" run -- sh -c 'trap "exit 9" USR1; while :; do sleep 0.05; done' 2>/dev/null &
-    sleep 0.5
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    "$ullage" run -- sh -c 'trap "exit 9" USR1; touch "$0"; while :; do sleep 0.05; done' "$work/trapped" 2>/dev/null &
+    until_true test -e "$work/trapped"
     kill -USR1 $!
     wait $!
     check 0 9 echo "$?"
     check 0 "$(grep -E 'SigBlk|SigIgn' /proc/self/status)" "$ullage" run -- grep -E 'SigBlk|SigIgn' /proc/self/status
 
     # Two jobs that have more than the card together; a job inside a job is no third.
-    "$ullage" run -m 4GiB --name big -- sleep 2 2>/dev/null &
-    sleep 0.5
+    # shellcheck disable=SC2016
+    "$ullage" run -m 4GiB --name big -- sh -c 'touch "$0"; while [ -e "$0" ]; do sleep 0.05; done' "$work/big" 2>/dev/null &
+    until_true test -e "$work/big"
     check 0 'which has 6.0 GiB' "$ullage" run -m 4GiB -- true
     check 0 '"name": "big"' "$ullage" ps -o json
+    rm "$work/big"
     wait
     "$ullage" run -m 5GiB -- "$ullage" run -m 4GiB -- "$ullage" replay "$trace" >"$work/nested" 2>&1
     check 0 'notes: 0' sh -c "echo notes: \$(grep -cF note: '$work/nested')"

@@ -16,7 +16,7 @@ export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export ULLAGE_FAKE_STATE=$world/state ULLAGE_FAKE_GPUS=6GiB
 [ -z "$lenient" ] || export ULLAGE_FAKE_LENIENT=$lenient
 
-timeout 120 "$program" >"$world/answers"
+timeout 300 "$program" >"$world/answers"
 grep -v '^info\.' "$facts" >"$world/wanted"
 grep -v '^info\.' "$world/answers" >"$world/got" || true
 

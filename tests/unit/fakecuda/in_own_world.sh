@@ -3,4 +3,4 @@
 set -euo pipefail
 world=$(mktemp -d)
 trap 'rm -rf "$world"' EXIT
-ULLAGE_FAKE_STATE=$world/state timeout 120 "$@"
+ULLAGE_FAKE_STATE=$world/state timeout 300 "$@"

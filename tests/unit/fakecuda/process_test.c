@@ -4,6 +4,7 @@
  */
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -142,6 +143,9 @@ static int role_execer(void)
     CUdeviceptr p;
     CHECK_IS(start(), 0);
     CHECK_IS(cuMemAlloc(&p, 512 * MIB), 0);
+    char begun[40];
+    snprintf(begun, sizeof begun, "%.1f", now_ms());
+    setenv("BEGUN_MS", begun, 1);
     execl(self, self, "after_exec", (char *)NULL);
     return 1;
 }
@@ -150,7 +154,8 @@ static int role_after_exec(void)
 {
     bool listed;
     nvmlInit_v2();
-    CHECK(nvml_used(0, &listed) > 512 * MIB);
+    unsigned long long used = nvml_used(0, &listed);
+    CHECK(used > 512 * MIB || now_ms() - atof(getenv("BEGUN_MS")) > 90);
     usleep(200000);
     CHECK_IS(nvml_used((unsigned)getpid(), &listed), 0);
     CHECK(!listed);
@@ -375,10 +380,12 @@ static void death_and_import(void)
     CHECK(nvml_used((unsigned)pid, &listed) - before > 500 * MIB);
     CHECK(listed);
     CHECK_IS(cuIpcOpenMemHandle(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), 0);
+    double killed = now_ms();
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
-    CHECK(nvml_used((unsigned)pid, &listed) - before > 500 * MIB);
-    CHECK(listed); /* not yet cleaned up */
+    unsigned long long after = nvml_used((unsigned)pid, &listed) - before;
+    /* Not yet cleaned up, unless this process has waited that long for a processor. */
+    CHECK((after > 500 * MIB && listed) || now_ms() - killed > 90);
     usleep(180000);
     CHECK_IS(nvml_used((unsigned)pid, &listed) - before, 256 * MIB);
     CHECK(!listed);
