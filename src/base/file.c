@@ -15,6 +15,8 @@
 
 #include "error.h"
 
+enum { TRIES = 100 };
+
 int mkdir(const char *path, mode_t mode); /* <sys/stat.h> would clash with <linux/stat.h> */
 
 static ull_status fail_errno(struct ull_error *err, int error, const char *what, const char *path)
@@ -76,6 +78,39 @@ static int create_beside(const char *path, char temporary[ULL_FILE_PATH])
     return fd;
 }
 
+/* In the folder of the path, without a name, so that a kill leaves nothing. -1: not everywhere are such files. */
+static int create_nameless(const char *path)
+{
+    char folder[ULL_FILE_PATH];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1,
+             slash ? path : ".");
+    return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+/*
+ * Where another file has the name that takes a second one, for an instant. Who is killed in it leaves that to the next one who
+ * writes: what has it is whole, so it gets its place before the new one does. Two who write at once help each other so.
+ */
+static bool give_name(int fd, const char *target)
+{
+    char own[32], second[ULL_FILE_PATH];
+    snprintf(own, sizeof own, "/proc/self/fd/%d", fd);
+    if (snprintf(second, sizeof second, "%s" ULL_FILE_SECOND, target) >= ULL_FILE_PATH)
+        return false;
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (linkat(AT_FDCWD, own, AT_FDCWD, second, AT_SYMLINK_FOLLOW) == 0) {
+            if (rename(second, target) == 0 || errno == ENOENT)
+                return true;
+            unlink(second);
+            return false;
+        }
+        if (errno != EEXIST || (rename(second, target) != 0 && errno != ENOENT))
+            return false;
+    }
+    return false;
+}
+
 static bool write_all(int fd, const char *data, size_t size)
 {
     while (size > 0) {
@@ -122,13 +157,25 @@ static ull_status write_directly(const char *path, const char *data, size_t size
     return good ? ULL_OK : fail_errno(err, error, "write", path);
 }
 
+static bool write_nameless(const char *target, const char *data, size_t size)
+{
+    int fd = create_nameless(target);
+    if (fd < 0)
+        return false;
+    bool good = write_all(fd, data, size) && fsync(fd) == 0 && give_name(fd, target);
+    close(fd);
+    return good;
+}
+
 ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err)
 {
     if (ull__own_descriptor(path) >= 0 || !is_regular_or_absent(file_type(path)))
         return write_directly(path, data, size, err);
     char target[ULL_FILE_PATH], temporary[ULL_FILE_PATH];
     follow_link(path, target);
-    int fd = create_beside(target, temporary);
+    if (write_nameless(target, data, size))
+        return ULL_OK;
+    int fd = create_beside(target, temporary); /* it also finds out what is wrong */
     if (fd < 0)
         return fail_errno(err, errno, "create a file beside", path);
     bool good = write_all(fd, data, size) && fsync(fd) == 0;
@@ -173,7 +220,12 @@ ull_status ull__file_check(const char *path, struct ull_error *err)
     }
     char target[ULL_FILE_PATH], temporary[ULL_FILE_PATH];
     follow_link(path, target);
-    int fd = create_beside(target, temporary);
+    int fd = create_nameless(target);
+    if (fd >= 0) {
+        close(fd);
+        return ULL_OK;
+    }
+    fd = create_beside(target, temporary);
     if (fd < 0)
         return fail_errno(err, errno, "create a file beside", path);
     close(fd);

@@ -1,8 +1,9 @@
 /*
  * file.h: files written whole or not at all, and where a user's files live.
  *
- * A file is written beside its place under a temporary name, flushed to the disk and renamed, so that
- * a reader never sees half of it and an error leaves what was there before. What is no regular file (a
+ * A file is written without a name (where the file system has no such files, under a temporary one beside its place), flushed
+ * to the disk and then named, so that a reader never sees half of it and an error leaves what was there before. A kill leaves
+ * at most one whole file that is called as the other with ULL_FILE_SECOND behind, until that is written again. What is no regular file (a
  * terminal, a pipe, /dev/null), and what is the process's own descriptor whatever is behind it (/dev/stdout, /dev/fd/N), is
  * written to directly. Paths may be relative to the working folder.
  */
@@ -15,6 +16,7 @@
 #include "ullage/status.h"
 
 enum { ULL_FILE_PATH = 4096 };
+#define ULL_FILE_SECOND ".ullage-new"
 
 /* ULL_E_SYSTEM, ULL_E_PERMISSION, ULL_E_NOT_FOUND (no such folder), with what to do in err. */
 ull_status ull__file_write(const char *path, const char *data, size_t size, struct ull_error *err);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -141,6 +142,49 @@ static void checks_without_a_trace(void **state)
     assert_int_equal(ull__file_check("/proc/nothing-here", NULL), ULL_E_NOT_FOUND);
 }
 
+/* Two that write the same file again and again are killed at any moment, many times. */
+static void killed_writers_leave_at_most_one_whole_file(void **state)
+{
+    enum { KILLS = 100, SIZE = 20000 };
+    char second[280], text[2][SIZE + 1] = {{0}};
+    (void)state;
+    memset(text[0], 'a', SIZE);
+    memset(text[1], 'b', SIZE);
+    snprintf(second, sizeof second, "%s" ULL_FILE_SECOND, in_folder("a"));
+    for (int k = 0; k < KILLS; k++) {
+        pid_t writers[2];
+        for (int i = 0; i < 2; i++)
+            if ((writers[i] = fork()) == 0)
+                for (;;)
+                    if (ull__file_write(in_folder("a"), text[i], SIZE, NULL) != ULL_OK)
+                        _exit(1);
+        usleep((useconds_t)(1000 + k % 50 * 97));
+        for (int i = 0; i < 2; i++) {
+            int status;
+            kill(writers[i], SIGKILL);
+            waitpid(writers[i], &status, 0);
+            assert_true(WIFSIGNALED(status)); /* no write failed */
+        }
+        assert_int_equal(files_in(folder),
+                         (access(in_folder("a"), F_OK) == 0) + (access(second, F_OK) == 0));
+        const char *const names[] = {in_folder("a"), second};
+        for (int i = 0; i < 2; i++) {
+            char *got;
+            size_t size;
+            if (ull__file_read(names[i], 1 << 20, &got, &size, NULL) != ULL_OK)
+                continue;
+            assert_int_equal(size, SIZE);
+            assert_true(strcmp(got, text[0]) == 0 || strcmp(got, text[1]) == 0);
+            free(got);
+        }
+    }
+    ull__file_write(second, "left", 4, NULL); /* by one that was killed just before it had its place */
+    assert_int_equal(ull__file_write(in_folder("a"), "new", 3, NULL), ULL_OK);
+    check_text(in_folder("a"), "new");
+    assert_int_equal(files_in(folder), 1);
+    unlink(in_folder("a"));
+}
+
 static void reads_within_a_limit(void **state)
 {
     char *text;
@@ -195,6 +239,7 @@ int main(void)
         cmocka_unit_test(writes_through_links_and_to_devices),
         cmocka_unit_test(writes_to_its_own_descriptors),
         cmocka_unit_test(checks_without_a_trace),
+        cmocka_unit_test(killed_writers_leave_at_most_one_whole_file),
         cmocka_unit_test(reads_within_a_limit),
         cmocka_unit_test(makes_folders_and_finds_homes),
     };
