@@ -233,9 +233,20 @@ static struct ull__ledger *open_to_look(const char *path)
     return ledger;
 }
 
-ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err)
+/* What was left by somebody who was killed at once is nobody's, and goes. */
+static struct ull__ledger *look_at(const char *path)
 {
     struct ull__ledger *ledger = strlen(path) < ULL_PATH_TEXT ? open_to_look(path) : NULL;
+    if (ledger)
+        return ledger;
+    ull__ledger_remove_half_made(path);
+    ull__ledger_remove_dead_link(path);
+    return NULL;
+}
+
+ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err)
+{
+    struct ull__ledger *ledger = look_at(path);
     if (!ledger)
         return ull__fail(err, ULL_E_NOT_FOUND, "%.200s is not a ledger of this version of ullage",
                          path);
@@ -262,12 +273,9 @@ static void each_in(const char *folder, const struct looking *looking)
             continue;
         if (looking->wanted && !looking->wanted(path, looking->data))
             continue;
-        struct ull__ledger *ledger = open_to_look(path);
-        if (!ledger) {
-            ull__ledger_remove_half_made(path);
-            ull__ledger_remove_dead_link(path);
+        struct ull__ledger *ledger = look_at(path);
+        if (!ledger)
             continue;
-        }
         /* Who lists jobs cannot tell when the driver has freed what a dead process held. */
         ull__ledger_sweep(ledger, ull__assume_listed, NULL);
         looking->visit(ledger, looking->data);

@@ -295,7 +295,8 @@ void ull__ledger_sample(struct ull__ledger *ledger);
 
 /*
  * Opens a ledger to look at it: an own one as ull__ledger_open does, root gets a copy of another user's.
- * ULL_E_NOT_FOUND: none is there, or it is not one of this version.
+ * ULL_E_NOT_FOUND: none is there, or it is not one of this version. A file of this user's whose maker was killed before it was
+ * whole is removed, as is a name that leads nowhere (name.c).
  */
 ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err);
 /* Notices who has died since; what they held is still theirs until the driver has freed it. */
