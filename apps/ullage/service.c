@@ -146,7 +146,10 @@ int service_wait(struct ull__ledger *ledger, bool may_queue, double wait_s, bool
     struct ull_error err = {""};
     uint64_t began = cli_monotonic_ns(), lost_ns = 0, said_ns = 0;
     uint64_t until = wait_s > 0 ? began + (uint64_t)(wait_s * 1e9) : UINT64_MAX;
-    if (connect_and_ask(ledger, &connection, &err) != ULL_OK) {
+    ull_status asked = connect_and_ask(ledger, &connection, &err);
+    if (asked == ULL_E_SYSTEM) { /* there was one, which ended before it was asked */
+        lost_ns = began;
+    } else if (asked != ULL_OK) {
         cli_say("%s: start ullaged, which keeps promises and queues; the command was not started",
                 err.message);
         return EXIT_NO_DAEMON;
