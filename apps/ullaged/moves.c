@@ -28,7 +28,7 @@ static void tell_moved(struct daemon *d, struct job *job, bool out, const struct
                                       .nanoseconds = report->nanoseconds};
     memcpy(event.bytes, job->evicted, sizeof event.bytes);
     memcpy(event.stays, job->held, sizeof event.stays);
-    job->changed = !out;
+    job->changed = false; /* once that is told, what it holds by then is */
     job->failures = 0;
     d->swap_bytes[!out] += report->moved_bytes;
     d->swap_ns[!out] += report->nanoseconds;

@@ -34,6 +34,12 @@ static ull_status step(struct daemon *d, const struct ull__arbiter_event *event,
     size_t count = 0;
     d->steps++;
     ull_status status = ull__arbiter_step(d->arbiter, event, now_ns(), &actions, &count, err);
+    if (event->kind ==
+        ULL_ARB_RESUMED) { /* it counts what came back; the job may have taken more since */
+        struct job *back = book_of_number(d, event->job);
+        if (back)
+            back->changed = true;
+    }
     if (count == 0)
         return status;
     struct ull__arbiter_action *copy = malloc(count * sizeof *copy); /* the next step reuses them */
