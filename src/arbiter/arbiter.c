@@ -225,9 +225,10 @@ static void was_refused(struct ull__arbiter *a, struct job *job)
         if (job->want[d] && job->floor[d] > job->held[d]) {
             int64_t room = ull__room(a, d); /* with what it wants taken off */
             a->missing[d] += room >= 0 ? (uint64_t)room + 1 : 0;
+            a->missing_until_ns = a->now_ns + MISSING_NS;
             job->floor[d] = 0;
         }
-    a->missing_until_ns = a->now_ns + MISSING_NS;
+    job->cannot_spill |= job->to_spill; /* as a context, which lies on the card */
 }
 
 /* One that gave far less than it said is left alone for a while. */
@@ -267,7 +268,7 @@ static ull_status want(struct ull__arbiter *a, struct job *job,
 static void want_over(struct job *job)
 {
     memset(job->want, 0, sizeof job->want);
-    job->wants = job->granted = false;
+    job->wants = job->granted = job->to_spill = job->cannot_spill = false;
     if (job->state == ULL_JOB_RUNNING)
         job->wait_ns = 0;
 }

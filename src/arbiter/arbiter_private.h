@@ -32,6 +32,7 @@ struct job {
     int priority;
     bool suspendable, automatic, may_queue, by_user;
     bool spilling;
+    bool to_spill, cannot_spill; /* its want was granted in host memory; and was not met by that */
     uint64_t spill_bytes, spilled;
     enum ull__job_state state;
     uint64_t joined_ns, since_ns;

@@ -82,6 +82,7 @@ static void give(struct round *r, struct unit *unit)
         job->floor_until_ns = a->now_ns + (need == NEED_START ? START_NS : GRANT_NS);
         if (need == NEED_WANT) {
             job->granted = true;
+            job->to_spill = false;
             job->turn_ns = a->now_ns;
             ull__do(a, ULL_DO_GRANT, job, 0, 0, 0);
         } else {
@@ -157,7 +158,7 @@ static void let_expire(struct ull__arbiter *a, struct job *job)
     }
     ull__do(a, ULL_DO_DENY, job, 0, 0, 0);
     memset(job->want, 0, sizeof job->want);
-    job->wants = job->granted = false;
+    job->wants = job->granted = job->to_spill = job->cannot_spill = false;
     job->wait_ns = 0;
 }
 

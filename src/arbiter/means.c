@@ -253,7 +253,7 @@ bool ull__spill(struct round *r, struct unit *unit)
             continue;
         for (int d = 0; d < DEVICES; d++)
             wanted += job->want[d];
-        if (wanted > ull__minus(job->spill_bytes, job->spilled) || wanted > host)
+        if (job->cannot_spill || wanted > ull__minus(job->spill_bytes, job->spilled) || wanted > host)
             return false;
         host -= wanted;
     }
@@ -263,7 +263,7 @@ bool ull__spill(struct round *r, struct unit *unit)
             continue;
         if (!job->spilling)
             ull__do(r->a, ULL_DO_SPILL, job, 0, 1, 0);
-        job->spilling = job->granted = true;
+        job->spilling = job->granted = job->to_spill = true;
         job->floor_until_ns = r->a->now_ns + GRANT_NS;
         ull__do(r->a, ULL_DO_GRANT, job, 0, 0, 0);
     }

@@ -316,6 +316,46 @@ static void spills_before_it_moves_others(void **state)
     assert_non_null(told(ULL_DO_GRANT, 2));
 }
 
+/* What cannot lie in host memory, as a context, is asked for again: then it waits for the card as any other. */
+static void spills_in_vain_once(void **state)
+{
+    (void)state;
+    join(1, (struct wish){.budget = 5000});
+    holds(1, 5000, 0);
+    join(2, (struct wish){.budget = 5000, .spills = 3000, .priority = 1});
+    must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 2));
+    must(tell(ULL_ARB_WANT, 2, 2000, 0, 0));
+    assert_null(told(ULL_DO_GRANT, 2));
+    assert_non_null(told(ULL_DO_SUSPEND, 1));
+    must(tell(ULL_ARB_WANT_OVER, 2, 0, 0, 0));
+    must(tell(ULL_ARB_FAILED, 1, 0, 0, 0)); /* it stays where it is */
+    must(tell(ULL_ARB_WANT, 2, 1500, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 2)); /* another one may */
+}
+
+/* What a refusal showed to be missing is not missing for longer because somebody else asks for what is spilled. */
+static void a_refusal_is_forgotten_while_others_spill(void **state)
+{
+    (void)state;
+    bool granted = false;
+    join(1, (struct wish){.budget = 3000, .priority = 1});
+    holds(1, 1000, 0);
+    join(2, (struct wish){.budget = 5000, .spills = 3000});
+    must(tell(ULL_ARB_WANT, 1, 2000, 0, 0));
+    assert_non_null(told(ULL_DO_GRANT, 1));
+    must(tell(ULL_ARB_WANT, 1, 2000, 0, 0)); /* the card refused */
+    assert_null(told(ULL_DO_GRANT, 1));
+    for (int s = 0; s < 10; s++) {
+        for (int i = 0; i < 2; i++)
+            must(tell(ULL_ARB_WANT, 2, 500, 0, 0));
+        must(tell(ULL_ARB_WANT_OVER, 2, 0, 0, 0));
+        pass(1);
+        granted |= told(ULL_DO_GRANT, 1) != NULL;
+    }
+    assert_true(granted);
+}
+
 /* It spills no more than it may; what it has spilled takes of the host's room for others. */
 static void spills_within_bounds(void **state)
 {
@@ -635,6 +675,8 @@ int main(void)
         TEST(an_allocation_waits_a_minute),
         TEST(a_stuck_job_steps_aside),
         TEST(spills_before_it_moves_others),
+        TEST(spills_in_vain_once),
+        TEST(a_refusal_is_forgotten_while_others_spill),
         TEST(spills_within_bounds),
         TEST(trims_before_it_spills),
         TEST(caches_go_before_a_promise),
