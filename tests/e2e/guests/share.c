@@ -1,7 +1,8 @@
 /*
  * share.c: jobs that share a card, and check that no byte changed behind their backs.
  *
- *   share BLOCKS SIZE ROUNDS [FILE]      grows block by block, then works; makes FILE at its end
+ *   share BLOCKS SIZE ROUNDS [FILE [MS]]  grows block by block, then works; makes FILE at its end, "" for none; rests so long
+ *                                        after each block and round (50)
  *   share serve MOST ROUNDS [FILE]       takes some blocks, MOST bytes of them together, and gives them back, round by
  *                                        round, as an inference server does
  *
@@ -18,11 +19,12 @@
 
 #include "cuda.h"
 
-enum { BLOCKS = 64, CHUNK = 1 << 20, NOISE_WORDS = 1 << 19, PAUSE_MS = 50 };
+enum { BLOCKS = 64, CHUNK = 1 << 20, NOISE_WORDS = 1 << 16 };
 
 /* Every chunk is a piece of this from a place of its own. */
 static uint64_t noise[NOISE_WORDS + CHUNK / sizeof(uint64_t)];
 static unsigned char back[CHUNK];
+static long pause_ms = 50;
 
 static void must(CUresult result, const char *what)
 {
@@ -88,7 +90,7 @@ static void verify(CUdeviceptr block, uint64_t number, size_t size)
 
 static void rest(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL);
 }
 
 static void grow(int count, size_t size, int rounds)
@@ -133,12 +135,14 @@ int main(int argc, char **argv)
 {
     if (argc < 4)
         return 2;
+    if (argc > 5)
+        pause_ms = atoi(argv[5]);
     begin();
     if (strcmp(argv[1], "serve") == 0)
         serve(size_of(argv[2]) / (2 << 20) * (2 << 20), atoi(argv[3]));
     else
         grow(atoi(argv[1]), size_of(argv[2]), atoi(argv[3]));
-    FILE *end = argc > 4 ? fopen(argv[4], "w") : NULL;
+    FILE *end = argc > 4 && argv[4][0] ? fopen(argv[4], "w") : NULL;
     if (end)
         fclose(end);
     printf("right\n");
