@@ -108,6 +108,8 @@ check "a socket that was removed comes back" wait_for 10 test -S "$T/second.sock
 spawn sh -c 'exec "$@" 2>&-' sh "$ULLAGED" --socket "$T/third.sock"
 wait_for 10 test -S "$T/third.sock"
 is "with its error output closed its lines go nowhere" "$(readlink "/proc/$PID/fd/2")" /dev/null
+kill -KILL "$PID" # or it would be the one that others see, and leave its sign
+wait_for 10 gone "$PID"
 kill -KILL "$DAEMON"
 wait_for 10 gone "$DAEMON"
 others=(setpriv --reuid=65534 --regid=65534 --clear-groups)
