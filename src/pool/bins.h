@@ -9,6 +9,11 @@
  *
  * Bins below 64 KiB have one size each, and may have very many chunks; so each of them has a heap (heap.h) too. What
  * the host has no memory for in the heap goes into the treap, so an insertion never fails.
+ *
+ * What is smaller than whatever was asked for so far is a crumb: not sorted, but in a list at bin 0, which nothing else
+ * has. Best fit leaves many of those over among large chunks, and most are joined with a neighbour before anybody could
+ * want them. A request for less sorts those that it could have (ull__bins_sort_from); that goes by powers of two, so it
+ * happens a few times.
  */
 #ifndef ULLAGE_BINS_H
 #define ULLAGE_BINS_H
@@ -30,6 +35,7 @@ enum {
 struct ull__bins {
     uint64_t words;     /* bit w: bits[w] is not 0 */
     unsigned int heaps; /* bins before that one have heaps; at most ULL_STEPS */
+    unsigned int least; /* bins before that one are empty: it would be crumbs */
     struct ull__heap heap[ULL_STEPS];
     uint64_t bits[ULL_BINS / 64];
     struct ull__chunk *root[ULL_BINS];
@@ -66,11 +72,45 @@ static inline void ull__bins_clear(struct ull__bins *bins, unsigned int bin)
         bins->words &= ~((uint64_t)1 << (bin / 64));
 }
 
+/* root[0] is the one that came last; u.free.left is the next, u.free.right the one before. */
+static inline __attribute__((always_inline)) void ull__crumb_add(struct ull__bins *bins,
+                                                                 struct ull__chunk *c)
+{
+    struct ull__chunk *next = bins->root[0];
+    c->bin = 0;
+    c->u.free.left = next;
+    c->u.free.right = NULL;
+    bins->root[0] = c;
+    if (next)
+        next->u.free.right = c;
+    else
+        ull__bins_set(bins, 0);
+}
+
+static inline __attribute__((always_inline)) void ull__crumb_remove(struct ull__bins *bins,
+                                                                    const struct ull__chunk *c)
+{
+    struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
+    if (next)
+        next->u.free.right = before;
+    if (before) {
+        before->u.free.left = next;
+    } else {
+        bins->root[0] = next;
+        if (!next)
+            ull__bins_clear(bins, 0);
+    }
+}
+
 static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__bins *bins,
                                                                    struct ull__chunk *c)
 {
     unsigned int bin = ull__bin_of(c->size);
     struct ull__chunk **at = &bins->root[bin];
+    if (bin < bins->least) {
+        ull__crumb_add(bins, c);
+        return;
+    }
     c->bin = bin;
     if (bin < bins->heaps && ull__heap_add(&bins->heap[bin], c)) {
         ull__bins_set(bins, bin);
@@ -107,6 +147,10 @@ static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__b
     unsigned int bin = c->bin;
     struct ull__chunk **at = &bins->root[bin];
     c->uses = 0;
+    if (bin == 0) {
+        ull__crumb_remove(bins, c);
+        return;
+    }
     if (ull__heap_has(c)) {
         ull__heap_remove(&bins->heap[bin], c);
         if (bins->heap[bin].count == 0 && !*at)
@@ -185,13 +229,30 @@ static inline struct ull__chunk *ull__bin_find(const struct ull__bins *bins, uns
     return c && (!best || c->address < best->address) ? c : best;
 }
 
+/* Sorts crumbs from that bin on, or from the power of two before it. */
+__attribute__((noinline, unused)) static void ull__bins_sort_from(struct ull__bins *bins,
+                                                                  unsigned int bin)
+{
+    struct ull__chunk *c = bins->root[0];
+    bins->least = bin < ULL_STEPS ? 1u << (31 - __builtin_clz(bin | 1)) : bin & ~(ULL_STEPS - 1u);
+    bins->root[0] = NULL;
+    ull__bins_clear(bins, 0);
+    while (c) {
+        struct ull__chunk *next = c->u.free.left;
+        ull__bins_insert(bins, c);
+        c = next;
+    }
+}
+
 /* The smallest chunk of at least (size, address) in that order, or NULL. */
-static inline struct ull__chunk *ull__bins_find(const struct ull__bins *bins, uint64_t size,
+static inline struct ull__chunk *ull__bins_find(struct ull__bins *bins, uint64_t size,
                                                 uint64_t address)
 {
     if (!bins->words)
         return NULL;
     unsigned int bin = ull__bin_of(size);
+    if (__builtin_expect(bin < bins->least, 0))
+        ull__bins_sort_from(bins, bin);
     struct ull__chunk *best = ull__bin_find(bins, bin, size, address);
     if (best)
         return best;

@@ -29,9 +29,19 @@ __attribute__((format(printf, 3, 4))) static void expect(struct findings *f, boo
     va_end(args);
 }
 
-/* In the heap, where it says and behind what is above it, or in the treap. */
+static bool is_crumb(const struct ull__bins *bins, const struct ull__chunk *c)
+{
+    const struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
+    return (before ? before->u.free.left : bins->root[0]) == c && (!next || next->u.free.right == c);
+}
+
+/* In the heap, where it says and behind what is above it, or in the treap; or among the crumbs. */
 static bool in_bin(const struct ull__bins *bins, unsigned int bin, const struct ull__chunk *c)
 {
+    if (c->bin != bin)
+        return false;
+    if (bin == 0)
+        return is_crumb(bins, c);
     if (ull__heap_has(c)) {
         uint32_t place = ull__heap_place(c), above = place ? (place - 1) / ULL_HEAP_WAYS : 0;
         struct ull__heap heap = bins->heap[bin < ULL_STEPS ? bin : 0];
@@ -74,6 +84,7 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     if (c->state == ULL_FREE) {
         const struct ull__bins *bins = pool->lanes[c->lane].bins[c->tier];
         unsigned int bin = ull__bin_of(c->size);
+        bin = bin < bins->least ? 0 : bin;
         expect(f,
                c->lane == ULL_CLEAN || pool->lanes[c->lane].graph ||
                    c->seq > pool->lanes[c->lane].passed,

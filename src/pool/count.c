@@ -78,19 +78,33 @@ static uint64_t percentile(const struct ull_pool *pool, uint64_t of_1000)
 
 /* --- statistics --------------------------------------------------------------------------------------- */
 
+static uint64_t largest_crumb(const struct ull__bins *bins)
+{
+    uint64_t largest = 0;
+    for (const struct ull__chunk *c = bins->root[0]; c; c = c->u.free.left)
+        largest = c->size > largest ? c->size : largest;
+    return largest;
+}
+
+static uint64_t largest_in(const struct ull__bins *bins)
+{
+    unsigned int last = ull__bins_before(bins, ULL_BINS);
+    if (last == ULL_BINS)
+        return 0;
+    if (last == 0)
+        return largest_crumb(bins);
+    const struct ull__chunk *c = bins->root[last];
+    while (c && c->u.free.right)
+        c = c->u.free.right;
+    return c ? c->size : (uint64_t)last << ULL_UNIT_SHIFT; /* one has a heap */
+}
+
 uint64_t ull__largest_free(const struct ull_pool *pool)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < pool->lane_count; i++) {
         for (int r = 0; r < ULL_TIERS; r++) {
-            const struct ull__bins *bins = pool->lanes[i].bins[r];
-            unsigned int last = ull__bins_before(bins, ULL_BINS);
-            if (last == ULL_BINS)
-                continue;
-            const struct ull__chunk *c = bins->root[last];
-            while (c && c->u.free.right)
-                c = c->u.free.right;
-            uint64_t size = c ? c->size : (uint64_t)last << ULL_UNIT_SHIFT; /* one has a heap */
+            uint64_t size = largest_in(pool->lanes[i].bins[r]);
             largest = size > largest ? size : largest;
         }
     }

@@ -55,9 +55,10 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
     for (int tier = 0; tier < ULL_TIERS; tier++) {
         if (!lane->bins[tier] && !(lane->bins[tier] = calloc(1, sizeof(struct ull__bins))))
             return 0;
-        /* Chunks of whole pages are asked for in the order of sizes (build.c), which a heap does not know. */
+        /* Chunks of whole pages are asked for in the order of sizes (build.c), which a heap and a list do not know. */
         unsigned int page = ull__bin_of(pool->page_bytes);
         lane->bins[tier]->heaps = page < ULL_STEPS ? page : ULL_STEPS;
+        lane->bins[tier]->least = page;
     }
     /* Numbers go on where the last user of this place stopped: old chunks may still bear them. */
     lane->stream = stream;
@@ -287,7 +288,28 @@ ull_status ull__lane_record(struct ull_pool *pool, uint16_t index)
     return status;
 }
 
-/* Takes a bin apart; what has passed goes onto *ready, linked by u.free.right. */
+/* What has passed leaves its bin and goes onto *ready, linked by u.free.right. */
+static void sweep_chunk(struct ull_pool *pool, struct ull__chunk *c, uint64_t passed,
+                        struct ull__chunk **ready)
+{
+    if (c->seq > passed)
+        return;
+    ull__free_remove(pool, c);
+    c->state = ULL_SWEPT;
+    c->u.free.right = *ready;
+    *ready = c;
+}
+
+static void sweep_crumbs(struct ull_pool *pool, const struct ull__bins *bins, uint64_t passed,
+                         struct ull__chunk **ready)
+{
+    for (struct ull__chunk *next, *c = bins->root[0]; c; c = next) {
+        next = c->u.free.left;
+        sweep_chunk(pool, c, passed, ready);
+    }
+}
+
+/* Takes a bin apart. */
 static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned int bin,
                       uint64_t passed, struct ull__chunk **ready)
 {
@@ -318,12 +340,7 @@ static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned in
         c = rest;
         rest = c->u.free.right;
         ull__bins_insert(bins, c);
-        if (c->seq <= passed) {
-            ull__free_remove(pool, c);
-            c->state = ULL_SWEPT;
-            c->u.free.right = *ready;
-            *ready = c;
-        }
+        sweep_chunk(pool, c, passed, ready);
     }
 }
 
@@ -334,7 +351,8 @@ static bool sweep(struct ull_pool *pool, uint16_t index, uint16_t to, uint64_t t
     ull__retained_return(pool); /* so that no slot is free as a whole while its chunk is on its way */
     for (int tier = 0; tier < ULL_TIERS; tier++) {
         struct ull__bins *bins = pool->lanes[index].bins[tier];
-        for (unsigned int bin = ull__bins_next(bins, 0); bin < ULL_BINS;
+        sweep_crumbs(pool, bins, passed, &ready);
+        for (unsigned int bin = ull__bins_next(bins, 1); bin < ULL_BINS;
              bin = ull__bins_next(bins, bin + 1))
             sweep_bin(pool, bins, bin, passed, &ready);
     }

@@ -88,8 +88,8 @@ static inline bool is_plain_work(const struct ull_pool *pool, ull__stream stream
 static inline __attribute__((always_inline)) struct ull__chunk *
 find_at_once(const struct ull_pool *pool, uint16_t lane, unsigned int tier, uint64_t size)
 {
-    const struct ull__bins *own = pool->lanes[lane].bins[tier];
-    const struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[tier];
+    struct ull__bins *own = pool->lanes[lane].bins[tier];
+    struct ull__bins *clean = pool->lanes[ULL_CLEAN].bins[tier];
     struct ull__chunk *c = ull__bins_find(own, size, 0);
     if (!clean->words)
         return c;

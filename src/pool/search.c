@@ -44,7 +44,7 @@ static bool fits(const struct ull_pool *pool, const struct ull__chunk *c, uint64
 }
 
 /* The best fit at an alignment: a few are looked at in order, then one is taken that must do. */
-static struct ull__chunk *find_aligned(const struct ull_pool *pool, const struct ull__bins *bins,
+static struct ull__chunk *find_aligned(const struct ull_pool *pool, struct ull__bins *bins,
                                        const struct ull__need *need)
 {
     struct ull__chunk *c = ull__bins_find(bins, need->size, 0);
@@ -59,7 +59,7 @@ static struct ull__chunk *find_aligned(const struct ull_pool *pool, const struct
 static inline struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t lane,
                                          unsigned int tier, const struct ull__need *need)
 {
-    const struct ull__bins *bins = pool->lanes[lane].bins[tier];
+    struct ull__bins *bins = pool->lanes[lane].bins[tier];
     if (!bins->words)
         return NULL;
     if (need->alignment == ULL_UNIT)

@@ -56,7 +56,7 @@ static uint64_t end_of_page(const struct ull_pool *pool, const struct ull__chunk
 }
 
 /* Looks for an end that has a view; the best fit otherwise. True: the plan has a view. */
-static bool look(struct ull_pool *pool, const struct ull__bins *bins, uint64_t over, uint16_t lane,
+static bool look(struct ull_pool *pool, struct ull__bins *bins, uint64_t over, uint16_t lane,
                  struct ull__plan *plan)
 {
     struct ull__chunk *c = ull__bins_find(bins, over, 0);

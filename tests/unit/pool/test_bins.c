@@ -1,6 +1,6 @@
 /*
  * test_bins.c: bins alone, against a look through all chunks that are in them: the smallest of at least a size and an
- * address, as the pool asks for it. With and without host memory for the heaps of small sizes.
+ * address, as the pool asks for it. With and without host memory for the heaps of small sizes, and with crumbs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void step(struct ull__bins *bins)
     }
 }
 
-static void is_as_expected(const struct ull__bins *bins)
+static void is_as_expected(struct ull__bins *bins)
 {
     uint64_t size = random_size();
     uint64_t address = random_below(2) ? 0 : random_below(CHUNKS + 2) * ULL_UNIT;
@@ -154,13 +154,37 @@ static void test_no_memory_for_heaps(void **state)
     any(ULL_STEPS, true);
 }
 
+/* Nobody asks for less than `least`, which goes down while the bins are in use; what is below stays as it came. */
+static void test_crumbs(void **state)
+{
+    (void)state;
+    struct ull__bins *bins = new_bins(ULL_STEPS);
+    uint64_t least = 4 * ULL_STEPS, sorted = 0;
+    bins->least = ull__bin_of(least * ULL_UNIT);
+    random_state = 0x9e3779b97f4a7c15ull;
+    for (int i = 0; i < STEPS; i++) {
+        step(bins);
+        uint64_t size = (least + random_below(4 * ULL_STEPS)) * ULL_UNIT;
+        if (i % 16 == 0)
+            assert_ptr_equal(ull__bins_find(bins, size, 0), expected(size, 0));
+        if (i % (STEPS / 16) == 0) {
+            for (struct ull__chunk *c = bins->root[0]; c; c = c->u.free.left)
+                assert_true(c->prev && c->size < least * ULL_UNIT);
+            assert_non_null(bins->root[0]);
+            least = least * 3 / 4;
+            sorted += ull__bin_of(least * ULL_UNIT) < bins->least;
+        }
+    }
+    assert_true(sorted > 2 && sorted < 16);
+    empty(bins);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_smallest_first),
-        cmocka_unit_test(test_few_heaps),
-        cmocka_unit_test(test_no_memory_for_heaps),
+        cmocka_unit_test(test_narrow),    cmocka_unit_test(test_smallest_first),
+        cmocka_unit_test(test_few_heaps), cmocka_unit_test(test_no_memory_for_heaps),
+        cmocka_unit_test(test_crumbs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
