@@ -3,12 +3,15 @@
  *
  * Two levels, as in TLSF (Masmano et al., 2004): a power of two and 256 equal steps within it, with a
  * bit a bin, so that the next bin that has anything is found in constant time. Where TLSF takes
- * any chunk of the next bin, a bin here is a treap by (size, address), so the fit is exact. Bins are at
+ * any chunk of the next bin, a bin here knows the first of its chunks by (size, address), so the fit is exact. Bins are at
  * most 0.4 % wide, so most have one chunk or none: then nothing is searched. Chunks of 2 GiB and more, which are few,
- * share the last one. The priority of a treap's node is a hash of where the node is; it costs no memory.
+ * share the last one. That a bin has others is another bit, so that what has none is put in and taken out without a look
+ * at anything else: the bits are in the first cache, chunks are not, and a branch that waits for one costs twice.
  *
- * Bins below 64 KiB have one size each, and may have very many chunks; so each of them has a heap (heap.h) too. What
- * the host has no memory for in the heap goes into the treap, so an insertion never fails.
+ * The others of a bin are a treap by (size, address) below the first, at its u.free.left. The priority of a treap's node
+ * is a hash of where the node is; it costs no memory. Bins below 64 KiB have one size each, and may have very many
+ * chunks; so the others are in a heap (heap.h) there. What the host has no memory for in the heap goes into the treap, so
+ * an insertion never fails.
  *
  * What is smaller than whatever was asked for so far is a crumb: not sorted, but in a list at bin 0, which nothing else
  * has. Best fit leaves many of those over among large chunks, and most are joined with a neighbour before anybody could
@@ -33,12 +36,13 @@ enum {
 };
 
 struct ull__bins {
-    uint64_t words;     /* bit w: bits[w] is not 0 */
-    unsigned int heaps; /* bins before that one have heaps; at most ULL_STEPS */
-    unsigned int least; /* bins before that one are empty: it would be crumbs */
+    uint64_t words;               /* bit w: bits[w] is not 0 */
+    unsigned int heaps;           /* bins before that one have heaps; at most ULL_STEPS */
+    unsigned int least;           /* bins before that one are empty: it would be crumbs */
+    uint64_t bits[ULL_BINS / 64]; /* what has any */
+    uint64_t more[ULL_BINS / 64]; /* what has, or may have, more than one */
+    struct ull__chunk *first[ULL_BINS];
     struct ull__heap heap[ULL_STEPS];
-    uint64_t bits[ULL_BINS / 64];
-    struct ull__chunk *root[ULL_BINS];
 };
 
 /* Any size of at least one unit. */
@@ -55,73 +59,32 @@ static inline bool ull__chunk_before(uint64_t size, uint64_t address, const stru
     return size != c->size ? size < c->size : address < c->address;
 }
 
+static inline uint64_t ull__bin_bit(unsigned int bin)
+{
+    return (uint64_t)1 << (bin % 64);
+}
+
+static inline void ull__bins_set(struct ull__bins *bins, unsigned int bin)
+{
+    bins->bits[bin / 64] |= ull__bin_bit(bin);
+    bins->words |= ull__bin_bit(bin / 64);
+}
+
+static inline void ull__bins_clear(struct ull__bins *bins, unsigned int bin)
+{
+    if (!(bins->bits[bin / 64] &= ~ull__bin_bit(bin)))
+        bins->words &= ~ull__bin_bit(bin / 64);
+}
+
+/* --- treaps ---------------------------------------------------------------------------------------------- */
+
 static inline uint32_t ull__priority(const struct ull__chunk *c)
 {
     return (uint32_t)(((uintptr_t)c >> 6) * 0x9e3779b1u);
 }
 
-static inline void ull__bins_set(struct ull__bins *bins, unsigned int bin)
+static inline void ull__treap_insert(struct ull__chunk **at, struct ull__chunk *c)
 {
-    bins->bits[bin / 64] |= (uint64_t)1 << (bin % 64);
-    bins->words |= (uint64_t)1 << (bin / 64);
-}
-
-static inline void ull__bins_clear(struct ull__bins *bins, unsigned int bin)
-{
-    if (!(bins->bits[bin / 64] &= ~((uint64_t)1 << (bin % 64))))
-        bins->words &= ~((uint64_t)1 << (bin / 64));
-}
-
-/* root[0] is the one that came last; u.free.left is the next, u.free.right the one before. */
-static inline __attribute__((always_inline)) void ull__crumb_add(struct ull__bins *bins,
-                                                                 struct ull__chunk *c)
-{
-    struct ull__chunk *next = bins->root[0];
-    c->bin = 0;
-    c->u.free.left = next;
-    c->u.free.right = NULL;
-    bins->root[0] = c;
-    if (next)
-        next->u.free.right = c;
-    else
-        ull__bins_set(bins, 0);
-}
-
-static inline __attribute__((always_inline)) void ull__crumb_remove(struct ull__bins *bins,
-                                                                    const struct ull__chunk *c)
-{
-    struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
-    if (next)
-        next->u.free.right = before;
-    if (before) {
-        before->u.free.left = next;
-    } else {
-        bins->root[0] = next;
-        if (!next)
-            ull__bins_clear(bins, 0);
-    }
-}
-
-static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__bins *bins,
-                                                                   struct ull__chunk *c)
-{
-    unsigned int bin = ull__bin_of(c->size);
-    struct ull__chunk **at = &bins->root[bin];
-    if (bin < bins->least) {
-        ull__crumb_add(bins, c);
-        return;
-    }
-    c->bin = bin;
-    if (bin < bins->heaps && ull__heap_add(&bins->heap[bin], c)) {
-        ull__bins_set(bins, bin);
-        return;
-    }
-    if (!*at) {
-        *at = c;
-        c->u.free.left = c->u.free.right = NULL;
-        ull__bins_set(bins, bin);
-        return;
-    }
     uint32_t priority = ull__priority(c);
     while (*at && ull__priority(*at) >= priority)
         at = ull__chunk_before(c->size, c->address, *at) ? &(*at)->u.free.left : &(*at)->u.free.right;
@@ -141,29 +104,9 @@ static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__b
     *low = *high = NULL;
 }
 
-static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__bins *bins,
-                                                                   struct ull__chunk *c)
+static inline void ull__treap_remove(struct ull__chunk **at, const struct ull__chunk *c)
 {
-    unsigned int bin = c->bin;
-    struct ull__chunk **at = &bins->root[bin];
-    c->uses = 0;
-    if (bin == 0) {
-        ull__crumb_remove(bins, c);
-        return;
-    }
-    if (ull__heap_has(c)) {
-        ull__heap_remove(&bins->heap[bin], c);
-        if (bins->heap[bin].count == 0 && !*at)
-            ull__bins_clear(bins, bin);
-        return;
-    }
     struct ull__chunk *a = c->u.free.left, *b = c->u.free.right;
-    if (*at == c && !a && !b) {
-        *at = NULL;
-        if (bin >= bins->heaps || bins->heap[bin].count == 0)
-            ull__bins_clear(bins, bin);
-        return;
-    }
     while (*at != c)
         at = ull__chunk_before(c->size, c->address, *at) ? &(*at)->u.free.left : &(*at)->u.free.right;
     while (a && b) {
@@ -179,6 +122,184 @@ static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__b
     }
     *at = a ? a : b;
 }
+
+/* Where the first of a treap is linked; there is one. */
+static inline struct ull__chunk **ull__treap_first(struct ull__chunk **at)
+{
+    while ((*at)->u.free.left)
+        at = &(*at)->u.free.left;
+    return at;
+}
+
+/* The first of at least (size, address), or NULL. */
+static inline struct ull__chunk *ull__treap_find(struct ull__chunk *root, uint64_t size,
+                                                 uint64_t address)
+{
+    struct ull__chunk *best = NULL;
+    for (struct ull__chunk *c = root; c;) {
+        if (ull__chunk_before(size, address, c) || (c->size == size && c->address == address)) {
+            best = c;
+            c = c->u.free.left;
+        } else {
+            c = c->u.free.right;
+        }
+    }
+    return best;
+}
+
+/* --- crumbs ---------------------------------------------------------------------------------------------- */
+
+/* There is one already. first[0] came last; u.free.left is the next, u.free.right the one before. */
+static inline void ull__crumb_add(struct ull__bins *bins, struct ull__chunk *c)
+{
+    struct ull__chunk *next = bins->first[0];
+    c->u.free.left = next;
+    c->u.free.right = NULL;
+    bins->first[0] = next->u.free.right = c;
+}
+
+static inline void ull__crumb_remove(struct ull__bins *bins, const struct ull__chunk *c)
+{
+    struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
+    if (next)
+        next->u.free.right = before;
+    if (before) {
+        before->u.free.left = next;
+        return;
+    }
+    bins->first[0] = next;
+    if (!next) {
+        bins->more[0] &= ~(uint64_t)1;
+        ull__bins_clear(bins, 0);
+    }
+}
+
+/* --- putting in and taking out --------------------------------------------------------------------------- */
+
+/* Into a bin that has some. */
+__attribute__((noinline, unused)) static void
+ull__bins_insert_more(struct ull__bins *bins, unsigned int bin, struct ull__chunk *c)
+{
+    struct ull__chunk *first = bins->first[bin], *other = c;
+    bins->more[bin / 64] |= ull__bin_bit(bin);
+    if (bin == 0) {
+        ull__crumb_add(bins, c);
+        return;
+    }
+    if (ull__chunk_before(c->size, c->address, first)) {
+        c->u.free.left = first->u.free.left;
+        c->u.free.right = NULL;
+        bins->first[bin] = c;
+        other = first;
+        first = c;
+    }
+    if (bin < bins->heaps) {
+        if (ull__heap_add(&bins->heap[bin], other))
+            return;
+        bins->heap[bin].elsewhere++;
+    }
+    ull__treap_insert(&first->u.free.left, other);
+}
+
+static inline __attribute__((always_inline)) void ull__bins_insert(struct ull__bins *bins,
+                                                                   struct ull__chunk *c)
+{
+    unsigned int bin = ull__bin_of(c->size);
+    bin = bin < bins->least ? 0 : bin;
+    c->bin = bin;
+    if (bins->bits[bin / 64] & ull__bin_bit(bin)) {
+        ull__bins_insert_more(bins, bin, c);
+        return;
+    }
+    bins->first[bin] = c;
+    c->u.free.left = c->u.free.right = NULL;
+    ull__bins_set(bins, bin);
+}
+
+/* The first leaves; the next one of the bin, which has one, takes its place. What is in a treap stays below it. */
+static inline void ull__bin_advance(struct ull__bins *bins, unsigned int bin)
+{
+    struct ull__chunk **root = &bins->first[bin]->u.free.left, **low = NULL, *c;
+    struct ull__heap *heap = bin < bins->heaps ? &bins->heap[bin] : NULL;
+    if (!heap || heap->elsewhere)
+        low = ull__treap_first(root);
+    if (heap && heap->count && (!low || ull__heap_top(heap) < (*low)->address)) {
+        c = ull__heap_pop(heap);
+    } else {
+        c = *low;
+        *low = c->u.free.right;
+        if (heap)
+            heap->elsewhere--;
+    }
+    c->u.free.left = *root;
+    c->u.free.right = NULL;
+    bins->first[bin] = c;
+}
+
+/* Out of a bin that has, or may have, others. */
+__attribute__((noinline, unused)) static void
+ull__bins_remove_more(struct ull__bins *bins, unsigned int bin, struct ull__chunk *c)
+{
+    struct ull__heap *heap = bin < bins->heaps ? &bins->heap[bin] : NULL;
+    if (bin == 0) {
+        ull__crumb_remove(bins, c);
+        return;
+    }
+    if (bins->first[bin] == c) {
+        ull__bin_advance(bins, bin);
+    } else if (heap && ull__heap_has(c)) {
+        ull__heap_remove_at(heap, ull__heap_place(c));
+    } else {
+        ull__treap_remove(&bins->first[bin]->u.free.left, c);
+        if (heap)
+            heap->elsewhere--;
+    }
+    if (heap ? heap->count + heap->elsewhere == 0 : !bins->first[bin]->u.free.left)
+        bins->more[bin / 64] &= ~ull__bin_bit(bin);
+}
+
+static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__bins *bins,
+                                                                   struct ull__chunk *c)
+{
+    unsigned int bin = c->bin;
+    c->uses = 0;
+    if (bins->more[bin / 64] & ull__bin_bit(bin))
+        ull__bins_remove_more(bins, bin, c);
+    else
+        ull__bins_clear(bins, bin);
+}
+
+/* Empties a bin: its chunks, linked by u.free.right in no order. */
+static inline struct ull__chunk *ull__bin_take_all(struct ull__bins *bins, unsigned int bin)
+{
+    struct ull__chunk *all = bins->first[bin], *c = all->u.free.left;
+    all->u.free.right = NULL;
+    while (c) { /* a treap turns into a list by rotations; crumbs are one */
+        struct ull__chunk *left = c->u.free.left;
+        if (left && bin != 0) {
+            c->u.free.left = left->u.free.right;
+            left->u.free.right = c;
+            c = left;
+            continue;
+        }
+        struct ull__chunk *next = bin != 0 ? c->u.free.right : left;
+        c->u.free.right = all;
+        all = c;
+        c = next;
+    }
+    for (uint32_t i = 0; bin < bins->heaps && i < bins->heap[bin].count; i++) {
+        c = bins->heap[bin].entries[i].chunk;
+        c->u.free.right = all;
+        all = c;
+    }
+    if (bin < bins->heaps)
+        bins->heap[bin].count = bins->heap[bin].elsewhere = 0;
+    bins->more[bin / 64] &= ~ull__bin_bit(bin);
+    ull__bins_clear(bins, bin);
+    return all;
+}
+
+/* --- finding --------------------------------------------------------------------------------------------- */
 
 /* The first bin from `bin` on that has a chunk, or ULL_BINS. */
 static inline unsigned int ull__bins_next(const struct ull__bins *bins, unsigned int bin)
@@ -210,38 +331,29 @@ static inline unsigned int ull__bins_before(const struct ull__bins *bins, unsign
     return word * 64 + 63 - (unsigned int)__builtin_clzll(here);
 }
 
-/* The smallest chunk of a bin of at least (size, address) in that order, or NULL. */
-static inline struct ull__chunk *ull__bin_find(const struct ull__bins *bins, unsigned int bin,
-                                               uint64_t size, uint64_t address)
-{
-    struct ull__chunk *best = NULL;
-    for (struct ull__chunk *c = bins->root[bin]; c;) {
-        if (c->size != size ? c->size < size : c->address < address) {
-            c = c->u.free.right;
-        } else {
-            best = c;
-            c = c->u.free.left;
-        }
-    }
-    if (bin >= bins->heaps)
-        return best;
-    struct ull__chunk *c = ull__heap_find(&bins->heap[bin], address);
-    return c && (!best || c->address < best->address) ? c : best;
-}
-
 /* Sorts crumbs from that bin on, or from the power of two before it. */
 __attribute__((noinline, unused)) static void ull__bins_sort_from(struct ull__bins *bins,
                                                                   unsigned int bin)
 {
-    struct ull__chunk *c = bins->root[0];
     bins->least = bin < ULL_STEPS ? 1u << (31 - __builtin_clz(bin | 1)) : bin & ~(ULL_STEPS - 1u);
-    bins->root[0] = NULL;
-    ull__bins_clear(bins, 0);
+    struct ull__chunk *c = bins->bits[0] & 1 ? ull__bin_take_all(bins, 0) : NULL;
     while (c) {
-        struct ull__chunk *next = c->u.free.left;
+        struct ull__chunk *next = c->u.free.right;
         ull__bins_insert(bins, c);
         c = next;
     }
+}
+
+/* Of a bin whose first one is less than (size, address): the smallest of at least that, or NULL. */
+__attribute__((noinline, unused)) static struct ull__chunk *
+ull__bin_find_more(const struct ull__bins *bins, unsigned int bin, uint64_t size, uint64_t address)
+{
+    struct ull__chunk *c = NULL, *other = NULL;
+    if (bin >= bins->heaps || bins->heap[bin].elsewhere)
+        c = ull__treap_find(bins->first[bin]->u.free.left, size, address);
+    if (bin < bins->heaps)
+        other = ull__heap_find(&bins->heap[bin], address);
+    return other && (!c || other->address < c->address) ? other : c;
 }
 
 /* The smallest chunk of at least (size, address) in that order, or NULL. */
@@ -253,11 +365,19 @@ static inline struct ull__chunk *ull__bins_find(struct ull__bins *bins, uint64_t
     unsigned int bin = ull__bin_of(size);
     if (__builtin_expect(bin < bins->least, 0))
         ull__bins_sort_from(bins, bin);
-    struct ull__chunk *best = ull__bin_find(bins, bin, size, address);
-    if (best)
-        return best;
-    bin = ull__bins_next(bins, bin + 1);
-    return bin == ULL_BINS ? NULL : ull__bin_find(bins, bin, 0, 0);
+    unsigned int at = ull__bins_next(bins, bin);
+    if (at == ULL_BINS)
+        return NULL;
+    struct ull__chunk *c = bins->first[at];
+    if (c->size > size || (c->size == size && c->address >= address))
+        return c;
+    if (bins->more[bin / 64] & ull__bin_bit(bin)) {
+        c = ull__bin_find_more(bins, bin, size, address);
+        if (c)
+            return c;
+    }
+    at = ull__bins_next(bins, bin + 1);
+    return at == ULL_BINS ? NULL : bins->first[at];
 }
 
 static inline void ull__bins_free(struct ull__bins *bins)

@@ -485,7 +485,7 @@ bool ull__blocks_dissolve(struct ull_pool *pool, struct ull__front *f, enum ull_
         if (which != ULL_LOOSE_ALL && kind != (which == ULL_LOOSE_SMALL))
             continue;
         for (unsigned int bin; (bin = ull__bins_next(bins, 0)) < ULL_BINS;)
-            ull__block_dissolve(pool, f, ull__bin_find(bins, bin, 0, 0)->block, ready);
+            ull__block_dissolve(pool, f, bins->first[bin]->block, ready);
     }
     return *ready != NULL;
 }

@@ -58,14 +58,14 @@ static void label(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, bo
 
 /* --- free pages ------------------------------------------------------------------------------------------ */
 
-static void gather_treap(struct ull_pool *pool, const struct ull__chunk *root, uint64_t enough,
-                         struct gathered *g)
+static void gather_bin(struct ull_pool *pool, const struct ull__chunk *first, uint64_t enough,
+                       struct gathered *g)
 {
     /* By size, largest first, without a stack: each step searches from the root. */
     const struct ull__chunk *done = NULL;
-    while (g->count < enough) {
-        const struct ull__chunk *c = NULL;
-        for (const struct ull__chunk *at = root; at;) {
+    while (g->count < enough && done != first) {
+        const struct ull__chunk *c = first;
+        for (const struct ull__chunk *at = first->u.free.left; at;) {
             if (!done || ull__chunk_before(at->size, at->address, done)) {
                 c = at;
                 at = at->u.free.right;
@@ -73,8 +73,6 @@ static void gather_treap(struct ull_pool *pool, const struct ull__chunk *root, u
                 at = at->u.free.left;
             }
         }
-        if (!c)
-            return;
         done = c;
         uint32_t slot = ull__slot_up(pool, c->address);
         uint32_t end = ull__slot_down(pool, c->address + c->size);
@@ -96,10 +94,10 @@ static struct gathered gather(struct ull_pool *pool, uint16_t lane, uint64_t eno
         if (!has_a && !has_b)
             break;
         if (has_a && (!has_b || a >= b)) {
-            gather_treap(pool, clean->root[a], enough, &g);
+            gather_bin(pool, clean->first[a], enough, &g);
             a = ull__bins_before(clean, a);
         } else {
-            gather_treap(pool, own->root[b], enough, &g);
+            gather_bin(pool, own->first[b], enough, &g);
             b = ull__bins_before(own, b);
         }
     }

@@ -32,24 +32,32 @@ __attribute__((format(printf, 3, 4))) static void expect(struct findings *f, boo
 static bool is_crumb(const struct ull__bins *bins, const struct ull__chunk *c)
 {
     const struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
-    return (before ? before->u.free.left : bins->root[0]) == c && (!next || next->u.free.right == c);
+    return (before ? before->u.free.left : bins->first[0]) == c && (!next || next->u.free.right == c);
 }
 
-/* In the heap, where it says and behind what is above it, or in the treap; or among the crumbs. */
+static bool is_in_heap(const struct ull__heap *heap, const struct ull__chunk *c)
+{
+    uint32_t place = ull__heap_place(c);
+    return place < heap->count && heap->entries[place].chunk == c &&
+           heap->entries[place].address == c->address &&
+           (place < ULL_HEAP_WAYS || heap->entries[place / ULL_HEAP_WAYS - 1].address <= c->address);
+}
+
+/* The first; else behind it, in the heap where it says or in the treap. Or among the crumbs. */
 static bool in_bin(const struct ull__bins *bins, unsigned int bin, const struct ull__chunk *c)
 {
+    const struct ull__chunk *first = bins->first[bin];
     if (c->bin != bin)
         return false;
     if (bin == 0)
         return is_crumb(bins, c);
-    if (ull__heap_has(c)) {
-        uint32_t place = ull__heap_place(c), above = place ? (place - 1) / ULL_HEAP_WAYS : 0;
-        struct ull__heap heap = bins->heap[bin < ULL_STEPS ? bin : 0];
-        return bin < bins->heaps && place < heap.count && ull__heap_at(&heap, place)->chunk == c &&
-               ull__heap_at(&heap, place)->address == c->address &&
-               ull__heap_at(&heap, above)->address <= c->address;
-    }
-    const struct ull__chunk *root = bins->root[bin];
+    if (c == first)
+        return true;
+    if (!(bins->more[bin / 64] >> (bin % 64) & 1) || ull__chunk_before(c->size, c->address, first))
+        return false;
+    if (bin < bins->heaps && ull__heap_has(c))
+        return is_in_heap(&bins->heap[bin], c);
+    const struct ull__chunk *root = first->u.free.left;
     while (root && root != c)
         root = ull__chunk_before(c->size, c->address, root) ? root->u.free.left : root->u.free.right;
     return root == c;

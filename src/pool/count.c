@@ -81,7 +81,7 @@ static uint64_t percentile(const struct ull_pool *pool, uint64_t of_1000)
 static uint64_t largest_crumb(const struct ull__bins *bins)
 {
     uint64_t largest = 0;
-    for (const struct ull__chunk *c = bins->root[0]; c; c = c->u.free.left)
+    for (const struct ull__chunk *c = bins->first[0]; c; c = c->u.free.left)
         largest = c->size > largest ? c->size : largest;
     return largest;
 }
@@ -93,10 +93,10 @@ static uint64_t largest_in(const struct ull__bins *bins)
         return 0;
     if (last == 0)
         return largest_crumb(bins);
-    const struct ull__chunk *c = bins->root[last];
-    while (c && c->u.free.right)
-        c = c->u.free.right;
-    return c ? c->size : (uint64_t)last << ULL_UNIT_SHIFT; /* one has a heap */
+    const struct ull__chunk *c = bins->first[last];
+    for (const struct ull__chunk *more = c->u.free.left; more; more = more->u.free.right)
+        c = more;
+    return c->size;
 }
 
 uint64_t ull__largest_free(const struct ull_pool *pool)

@@ -1,9 +1,10 @@
 /*
- * heap.h: chunks of one size, the lowest address first.
+ * heap.h: chunks of one size but for the first of them, the lowest address first.
  *
- * A heap of eight ways in an array: an insertion hardly ever moves anything, neither does a removal from the middle,
- * and both are predicted well; so it costs half of what a tree does. A chunk knows its place, in u.free.right with
- * the lowest bit set, which a pointer to a chunk never has. u.free.left is not used.
+ * A heap of eight ways in an array, whose top is apart (bins.h): an insertion hardly ever moves anything, neither does a
+ * removal from the middle, and both are predicted well; so it costs half of what a tree does. Places 0 to 7 are below
+ * the top, and below place n are eight from 8 (n + 1) on. A chunk knows its place, in u.free.right with the lowest bit
+ * set, which a pointer to a chunk never has.
  *
  * The array needs host memory. If there is none, ull__heap_add says so and the chunk has to go elsewhere.
  */
@@ -19,11 +20,10 @@ struct ull__heap_entry {
     struct ull__chunk *chunk;
 };
 
-/* The lowest is apart: most heaps have no other. Place n from 1 on is entries[n - 1]. */
 struct ull__heap {
-    struct ull__heap_entry top;
     struct ull__heap_entry *entries;
-    uint32_t count, capacity; /* capacity: of entries */
+    uint32_t count, capacity;
+    uint32_t elsewhere; /* so many of the bin had no room here */
 };
 
 enum { ULL_HEAP_WAYS = 8, ULL_HEAP_LEAST = 8 };
@@ -39,15 +39,9 @@ static inline uint32_t ull__heap_place(const struct ull__chunk *c)
     return (uint32_t)((uintptr_t)c->u.free.right >> 1);
 }
 
-static inline struct ull__heap_entry *ull__heap_at(struct ull__heap *heap, uint32_t place)
+static inline void ull__heap_put(struct ull__heap *heap, uint32_t place, struct ull__heap_entry entry)
 {
-    return place == 0 ? &heap->top : &heap->entries[place - 1];
-}
-
-static inline void ull__heap_put(struct ull__heap_entry *at, uint32_t place,
-                                 struct ull__heap_entry entry)
-{
-    *at = entry;
+    heap->entries[place] = entry;
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     entry.chunk->u.free.right = (struct ull__chunk *)((uintptr_t)place << 1 | 1);
 }
@@ -55,15 +49,14 @@ static inline void ull__heap_put(struct ull__heap_entry *at, uint32_t place,
 /* Puts an entry at a place, or above it as long as it is lower than what is there. */
 static inline void ull__heap_rise(struct ull__heap *heap, uint32_t place, struct ull__heap_entry entry)
 {
-    while (place > 0) {
-        uint32_t above = (place - 1) / ULL_HEAP_WAYS;
-        const struct ull__heap_entry *parent = ull__heap_at(heap, above);
-        if (parent->address <= entry.address)
+    while (place >= ULL_HEAP_WAYS) {
+        uint32_t above = place / ULL_HEAP_WAYS - 1;
+        if (heap->entries[above].address <= entry.address)
             break;
-        ull__heap_put(&heap->entries[place - 1], place, *parent);
+        ull__heap_put(heap, place, heap->entries[above]);
         place = above;
     }
-    ull__heap_put(ull__heap_at(heap, place), place, entry);
+    ull__heap_put(heap, place, entry);
 }
 
 static inline bool ull__heap_grow(struct ull__heap *heap)
@@ -81,55 +74,71 @@ static inline bool ull__heap_grow(struct ull__heap *heap)
 static inline bool ull__heap_add(struct ull__heap *heap, struct ull__chunk *c)
 {
     struct ull__heap_entry entry = {.address = c->address, .chunk = c};
-    if (heap->count > heap->capacity && !ull__heap_grow(heap))
+    if (heap->count == heap->capacity && !ull__heap_grow(heap))
         return false;
     ull__heap_rise(heap, heap->count++, entry);
     return true;
 }
 
-/* Fills the hole at a place with the lowest of what is below it, or with `last`. */
-__attribute__((noinline, unused)) static void ull__heap_sink(struct ull__heap *heap, uint32_t place,
-                                                             struct ull__heap_entry last)
+/* The lowest of up to eight from a place on, which is there. */
+static inline uint32_t ull__heap_lowest(const struct ull__heap *heap, uint32_t from)
 {
-    struct ull__heap_entry *e = heap->entries;
-    for (uint32_t below; (below = place * ULL_HEAP_WAYS) + 1 < heap->count;) { /* e[below]: the first */
-        uint32_t end = heap->count - 1 - below, lowest = 0;
-        uint64_t address = e[below].address;
-        end = end < ULL_HEAP_WAYS ? end : ULL_HEAP_WAYS;
-        for (uint32_t i = 1; i < end; i++) {
-            bool lower = e[below + i].address < address;
-            lowest = lower ? i : lowest;
-            address = lower ? e[below + i].address : address;
-        }
-        if (address > last.address)
-            break;
-        ull__heap_put(ull__heap_at(heap, place), place, e[below + lowest]);
-        place = below + lowest + 1;
+    const struct ull__heap_entry *e = &heap->entries[from];
+    uint32_t end = heap->count - from, lowest = 0;
+    uint64_t address = e->address;
+    end = end < ULL_HEAP_WAYS ? end : ULL_HEAP_WAYS;
+    for (uint32_t i = 1; i < end; i++) {
+        bool lower = e[i].address < address;
+        lowest = lower ? i : lowest;
+        address = lower ? e[i].address : address;
     }
-    ull__heap_put(ull__heap_at(heap, place), place, last);
+    return from + lowest;
 }
 
-static inline void ull__heap_remove(struct ull__heap *heap, const struct ull__chunk *c)
+/* Fills the hole at a place with the lowest of what is below it, or with `last`. */
+static inline void ull__heap_sink(struct ull__heap *heap, uint32_t place, struct ull__heap_entry last)
 {
-    uint32_t place = ull__heap_place(c);
+    for (uint32_t below; (below = (place + 1) * ULL_HEAP_WAYS) < heap->count;) {
+        below = ull__heap_lowest(heap, below);
+        if (heap->entries[below].address > last.address)
+            break;
+        ull__heap_put(heap, place, heap->entries[below]);
+        place = below;
+    }
+    ull__heap_put(heap, place, last);
+}
+
+static inline void ull__heap_remove_at(struct ull__heap *heap, uint32_t place)
+{
     if (place == --heap->count)
         return;
-    struct ull__heap_entry last = heap->entries[heap->count - 1];
-    if (place > 0 && ull__heap_at(heap, (place - 1) / ULL_HEAP_WAYS)->address > last.address)
+    struct ull__heap_entry last = heap->entries[heap->count];
+    if (place >= ULL_HEAP_WAYS && heap->entries[place / ULL_HEAP_WAYS - 1].address > last.address)
         ull__heap_rise(heap, place, last);
     else
         ull__heap_sink(heap, place, last);
 }
 
+/* The lowest address; there is one. */
+static inline uint64_t ull__heap_top(const struct ull__heap *heap)
+{
+    return heap->entries[ull__heap_lowest(heap, 0)].address;
+}
+
+/* Takes the lowest out; there is one. */
+static inline struct ull__chunk *ull__heap_pop(struct ull__heap *heap)
+{
+    uint32_t place = ull__heap_lowest(heap, 0);
+    struct ull__chunk *c = heap->entries[place].chunk;
+    ull__heap_remove_at(heap, place);
+    return c;
+}
+
 /* The chunk with the lowest address from that one on, or NULL. */
 static inline struct ull__chunk *ull__heap_find(const struct ull__heap *heap, uint64_t address)
 {
-    if (heap->count == 0)
-        return NULL;
-    if (heap->top.address >= address)
-        return heap->top.chunk;
     const struct ull__heap_entry *best = NULL;
-    for (uint32_t i = 0; i + 1 < heap->count; i++) {
+    for (uint32_t i = 0; i < heap->count; i++) {
         const struct ull__heap_entry *e = &heap->entries[i];
         if (e->address >= address && (!best || e->address < best->address))
             best = e;

@@ -289,58 +289,20 @@ ull_status ull__lane_record(struct ull_pool *pool, uint16_t index)
 }
 
 /* What has passed leaves its bin and goes onto *ready, linked by u.free.right. */
-static void sweep_chunk(struct ull_pool *pool, struct ull__chunk *c, uint64_t passed,
-                        struct ull__chunk **ready)
-{
-    if (c->seq > passed)
-        return;
-    ull__free_remove(pool, c);
-    c->state = ULL_SWEPT;
-    c->u.free.right = *ready;
-    *ready = c;
-}
-
-static void sweep_crumbs(struct ull_pool *pool, const struct ull__bins *bins, uint64_t passed,
-                         struct ull__chunk **ready)
-{
-    for (struct ull__chunk *next, *c = bins->root[0]; c; c = next) {
-        next = c->u.free.left;
-        sweep_chunk(pool, c, passed, ready);
-    }
-}
-
-/* Takes a bin apart. */
 static void sweep_bin(struct ull_pool *pool, struct ull__bins *bins, unsigned int bin,
                       uint64_t passed, struct ull__chunk **ready)
 {
-    struct ull__chunk *rest = NULL, *c = bins->root[bin];
-    while (c) { /* turn it into a list by rotations; the order does not matter */
-        struct ull__chunk *left = c->u.free.left;
-        if (left) {
-            c->u.free.left = left->u.free.right;
-            left->u.free.right = c;
-            c = left;
-            continue;
-        }
-        struct ull__chunk *next = c->u.free.right;
-        c->u.free.right = rest;
-        rest = c;
-        c = next;
-    }
-    bins->root[bin] = NULL;
-    for (uint32_t i = 0; bin < bins->heaps && i < bins->heap[bin].count; i++) {
-        c = ull__heap_at(&bins->heap[bin], i)->chunk;
-        c->u.free.right = rest;
-        rest = c;
-    }
-    if (bin < bins->heaps)
-        bins->heap[bin].count = 0;
-    ull__bins_clear(bins, bin);
+    struct ull__chunk *c, *rest = ull__bin_take_all(bins, bin);
     while (rest) {
         c = rest;
         rest = c->u.free.right;
         ull__bins_insert(bins, c);
-        sweep_chunk(pool, c, passed, ready);
+        if (c->seq <= passed) {
+            ull__free_remove(pool, c);
+            c->state = ULL_SWEPT;
+            c->u.free.right = *ready;
+            *ready = c;
+        }
     }
 }
 
@@ -351,8 +313,7 @@ static bool sweep(struct ull_pool *pool, uint16_t index, uint16_t to, uint64_t t
     ull__retained_return(pool); /* so that no slot is free as a whole while its chunk is on its way */
     for (int tier = 0; tier < ULL_TIERS; tier++) {
         struct ull__bins *bins = pool->lanes[index].bins[tier];
-        sweep_crumbs(pool, bins, passed, &ready);
-        for (unsigned int bin = ull__bins_next(bins, 1); bin < ULL_BINS;
+        for (unsigned int bin = ull__bins_next(bins, 0); bin < ULL_BINS;
              bin = ull__bins_next(bins, bin + 1))
             sweep_bin(pool, bins, bin, passed, &ready);
     }

@@ -168,9 +168,9 @@ static void test_crumbs(void **state)
         if (i % 16 == 0)
             assert_ptr_equal(ull__bins_find(bins, size, 0), expected(size, 0));
         if (i % (STEPS / 16) == 0) {
-            for (struct ull__chunk *c = bins->root[0]; c; c = c->u.free.left)
+            for (struct ull__chunk *c = bins->first[0]; c; c = c->u.free.left)
                 assert_true(c->prev && c->size < least * ULL_UNIT);
-            assert_non_null(bins->root[0]);
+            assert_non_null(bins->first[0]);
             least = least * 3 / 4;
             sorted += ull__bin_of(least * ULL_UNIT) < bins->least;
         }

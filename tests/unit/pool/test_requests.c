@@ -135,6 +135,7 @@ static void small_ones_are_not_refused_beside_a_hole(void **state)
     struct world *w = *state;
     start(w);
     get(w, 256 * PAGE - MIB);
+    assert_int_equal(stats(w).largest_free, MIB); /* smaller than what was asked for so far */
     for (int i = 0; i < 8; i++)
         get(w, MIB / 8);
     refused(w, 1);
