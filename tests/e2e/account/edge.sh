@@ -28,9 +28,9 @@ for mode in linear async vmm mixed; do
     export ULLAGE_FAKE_TAG=$mode.many
     # shellcheck disable=SC2016 # expanded by the inner shell
     run -q -m 320MiB -- bash -c '
-        for i in 1 2 3 4 5 6; do "$0" "$1" 4 200 $(($2 + i)) crowd & pids+=" $!"; done
+        for i in 1 2 3 4 5 6; do "$0" "$1" 4 200 $(($2 + i)) crowd "$3" 6 & pids+=" $!"; done
         for pid in $pids; do wait $pid || exit 1; done' \
-        "$GUESTS/account_edge" "$mode" "$seed"
+        "$GUESTS/account_edge" "$mode" "$seed" "$T/$mode.crowd"
     is "$mode: 6 processes of 4 threads end well" "$CODE $ERR" "0 "
     between "$mode: the card's peak stays below the budget" "$(peak "$mode.many")" \
         $((200 * MIB)) $((320 * MIB))

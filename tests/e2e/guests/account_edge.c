@@ -1,20 +1,22 @@
 /*
  * account_edge.c: threads that allocate and free at the edge of the budget.
  *
- * Usage: account_edge MODE THREADS STEPS SEED [crowd|endless]   MODE: linear, async, vmm or mixed
+ * Usage: account_edge MODE THREADS STEPS SEED [crowd FILE COUNT|endless]   MODE: linear, async, vmm or mixed
  *
  * Every result must be 0 or 2. Prints "grants G refusals R". At the end all is freed, and the account
- * must be the card's. With `crowd` it is one of several processes: it waits for the others to have their
- * contexts too, and leaves the comparison to its caller, as it does whether the card's peak ever passed
+ * must be the card's. With `crowd` it is one of COUNT processes: it waits for the others to have their
+ * contexts too, of which each leaves a byte in FILE, and leaves the comparison to its caller, as it does whether the card's peak ever passed
  * the budget. With `endless` it waits for room for a context, and goes on until it is killed.
  */
 #include "account.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST = 64, MAX_THREADS = 64 };
@@ -99,6 +101,17 @@ static void *work(void *data)
     return NULL;
 }
 
+static void meet(const char *file, long count)
+{
+    struct stat seen = {0};
+    int fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, ".", 1) != 1)
+        fail("cannot write to %s", file);
+    while (fstat(fd, &seen) == 0 && seen.st_size < count)
+        usleep(1000);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     pthread_t threads[MAX_THREADS];
@@ -108,14 +121,14 @@ int main(int argc, char **argv)
     long count = strtol(argv[2], NULL, 10);
     steps = strtol(argv[3], NULL, 10);
     seed = strtoull(argv[4], NULL, 10);
-    bool crowd = argc > 5 && strcmp(argv[5], "crowd") == 0;
+    bool crowd = argc > 7 && strcmp(argv[5], "crowd") == 0;
     OK(cuInit(0));
     CUresult result = cuDevicePrimaryCtxRetain(&context, 0);
     for (; result == CUDA_ERROR_OUT_OF_MEMORY && argc > 5 && !crowd; usleep(1000))
         result = cuDevicePrimaryCtxRetain(&context, 0);
     OK(result);
     if (crowd)
-        usleep(500000);
+        meet(argv[6], strtol(argv[7], NULL, 10));
     for (long i = 0; i < count && i < MAX_THREADS; i++)
         if (pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)(i + 1)) != 0)
             fail("no thread");
