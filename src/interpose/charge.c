@@ -104,6 +104,7 @@ static bool reserve_when_others_settled(const struct ull__charge *charge)
             break;
         nanosleep(&moment, NULL);
     }
+    ull__measure_rest(true); /* which finds nothing out while calls are under way */
     return try_reserve(charge);
 }
 
@@ -114,7 +115,7 @@ static bool reserve_after_settling(struct ull__charge *charge)
     ull__member_sweep(member(), ull__measure_listed, NULL);
     if (try_reserve(charge))
         return true;
-    ull__measure_rest();
+    ull__measure_rest(true);
     if (try_reserve(charge))
         return true;
     charge->wait |= ULL_WAIT_TRIM | (charge->ordered ? ULL_WAIT_STREAM : 0);

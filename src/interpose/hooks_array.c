@@ -179,7 +179,7 @@ static CUresult end(struct ull__charge *charge, uint64_t bytes, CUresult result,
     ull__settle(charge, packed ? (uint64_t)taken : charge->bytes);
     /* Many small ones stand in the books for many times what they take until somebody looks. */
     if (packed && ull__arrays_slack(charge->gpu) >= MEASURE_PAGES * charge->gpu->page)
-        ull__measure_rest();
+        ull__measure_rest(false);
     return result;
 }
 

@@ -314,9 +314,10 @@ bool ull__measure_unnamed(const struct ull__gpu *gpu, struct ull__unnamed *unnam
 void ull__measure_lower_hidden(const struct ull__gpu *gpu);
 /*
  * Charges (or gives back) what NVML shows beyond the books, as class module, and what the books hold
- * in doubt as far as NVML does not show it. Does nothing while other calls are under way.
+ * in doubt as far as NVML does not show it. Does nothing while other calls are under way. While another thread is at it,
+ * nothing either, or with `waits`, before a refusal, not until that one is through (for 20 ms at most).
  */
-void ull__measure_rest(void);
+void ull__measure_rest(bool waits);
 /* Before a context is made: who is listed now. After it: which pid NVML knows this process by. */
 void ull__measure_before(const struct ull__gpu *gpu);
 void ull__measure_find_pid(const struct ull__gpu *gpu);

@@ -61,7 +61,7 @@ static void look(uint64_t tick)
     bool changed = atomic_exchange(&ull__state.code_changed, false);
     ull__reserves_refresh(NULL, false);
     if (changed || tick % TICKS_PER_LOOK == 0)
-        ull__measure_rest();
+        ull__measure_rest(false);
 }
 
 static void *keep(void *data)

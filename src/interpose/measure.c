@@ -26,7 +26,7 @@
 #include "jump.h"
 #include "nvml.h"
 
-enum { MAX_LISTED = 512 };
+enum { MAX_LISTED = 512, REST_TRIES = 200 /* of a tenth of a millisecond */ };
 
 static struct {
     struct ull__nvml nvml;
@@ -269,10 +269,15 @@ static void measure_rest_of(const struct ull__gpu *gpu)
     share_out(gpu, figure > certain ? figure - certain : 0, pools, arrays);
 }
 
-void ull__measure_rest(void)
+void ull__measure_rest(bool waits)
 {
-    if (!atomic_load(&books.pid) || pthread_mutex_trylock(&books.resting) != 0)
-        return; /* another thread is at it */
+    if (!atomic_load(&books.pid))
+        return;
+    for (int i = 0; pthread_mutex_trylock(&books.resting) != 0; i++) { /* another thread is at it */
+        if (!waits || i == REST_TRIES)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
     for (int i = 0; i < ull__state.gpu_count; i++)
         if (ull__state.gpus[i].device >= 0)
             measure_rest_of(&ull__state.gpus[i]);
