@@ -77,9 +77,10 @@ static bool has_only(const char *folder, const char *const *names, char *said)
 static bool host_is_clean(const struct world *w, char *said)
 {
     char sign[32];
+    /* In the state folder is what is to stay there: a report, too, of a job that was refused something. */
     snprintf(sign, sizeof sign, "ullaged-%u", (unsigned int)geteuid()); /* the daemon's, for others */
-    const char *const none[] = {NULL}, *const signs[] = {sign, NULL},
-                      *const card[] = {"state", NULL}, *const known[] = {"contexts", "peaks", NULL};
+    const char *const none[] = {NULL}, *const signs[] = {sign, NULL}, *const card[] = {"state", NULL},
+                      *const known[] = {"contexts", "peaks", "ullage-report-", NULL};
     return has_only(w->ledgers, signs, said) && has_only(w->cards, card, said) &&
            has_only(w->state, known, said) && has_only(w->out, none, said);
 }
