@@ -4,14 +4,15 @@ if(NOT TARGET guest)
   add_subdirectory(${PROJECT_SOURCE_DIR}/tests/e2e/guests ${PROJECT_BINARY_DIR}/tests/e2e/guests)
 endif()
 
-# ull_e2e(NAME): NAME.sh of the folder that calls it becomes the ctest e2e/FOLDER/NAME. Not with the
-# thread sanitizer, whose runtime cannot be preloaded into shells and Python.
+# ull_e2e(NAME): NAME.sh of the folder that calls it becomes the ctest e2e/FOLDER/NAME.
 function(ull_e2e name)
-  if(ULLAGE_SANITIZE MATCHES thread)
-    return()
-  endif()
   get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR} NAME)
   add_test(NAME e2e/${folder}/${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/${name}.sh)
   set_tests_properties(e2e/${folder}/${name} PROPERTIES
     ENVIRONMENT BUILD_DIR=${PROJECT_BINARY_DIR} TIMEOUT 400 LABELS e2e)
+  if(PYTHON3)
+    get_filename_component(folder_of_python ${PYTHON3} DIRECTORY)
+    set_tests_properties(e2e/${folder}/${name} PROPERTIES
+      ENVIRONMENT_MODIFICATION PATH=path_list_prepend:${folder_of_python})
+  endif()
 endfunction()
