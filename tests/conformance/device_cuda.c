@@ -490,10 +490,17 @@ static void run(const char *name, void (*test)(void))
     printf("%s %d - %s\n", status == 0 ? "ok" : "not ok", ++count, name);
 }
 
+/* Calls fail in one thread: the thread sanitizer, with which a process takes half a second, sees the first of each. */
+#ifdef __SANITIZE_THREAD__
+enum { FAILURES = 1 };
+#else
+enum { FAILURES = 100 };
+#endif
+
 static void run_failures(const char *call, int most, CUresult code, void (*test)(void))
 {
     char text[80];
-    for (int n = 1; n <= most; n++) {
+    for (int n = 1; n <= most && n <= FAILURES; n++) {
         snprintf(text, sizeof text, "%s:%d=%d", call, n, code);
         rule = text;
         run(text, test);
