@@ -49,6 +49,7 @@ worlds=0
 spawned=0
 OUT='' ERR='' CODE=0
 background=()
+exec {NEVER}<> <(:) # nothing is ever to be read there: to wait without a process
 
 # cards "6GiB,16GiB": fresh cards of these sizes, which nothing uses yet.
 cards() {
@@ -161,14 +162,19 @@ spawn() {
 }
 
 # wait_for SECONDS COMMAND...: until the command succeeds; fails when it never does. The seconds are those of a machine
-# that has nothing else to do: three times as many are given, and some tries in any case.
+# that has nothing else to do: three times as many are given, and some tries in any case. A command that takes long is
+# tried less often, so that half of the time is left to what is waited for.
 wait_for() {
-    local tries=0 until=$((SECONDS + 3 * $1))
+    local tries=0 until=$((SECONDS + 3 * $1)) began us
     shift
+    began=${EPOCHREALTIME/./}
     until "$@" >/dev/null 2>&1; do
         tries=$((tries + 1))
         [ "$SECONDS" -le "$until" ] || [ "$tries" -lt 20 ] || return 1
-        sleep 0.02
+        us=$((${EPOCHREALTIME/./} - began))
+        us=$((us < 20000 ? 20000 : us > 200000 ? 200000 : us))
+        read -rt "0.$(printf %06d "$us")" -u "$NEVER"
+        began=${EPOCHREALTIME/./}
     done
 }
 
@@ -193,11 +199,22 @@ ps_json() {
     "$ULLAGE" ps -o json 2>/dev/null | json "$1"
 }
 
+job_value() { # NAME KEY
+    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
+}
+
 # card EXPRESSION: over `fakectl status`, the witness that knows nothing of ullage
 card() {
     "$FAKECTL" status | json "$1"
 }
 
+# Of all cards. Without Python, since tests wait for it.
 used_by_all() {
-    card "sum(c['used'] for c in d.get('cards', d.get('devices', [])))"
+    local sum=0 rest
+    rest=$("$FAKECTL" status) || return 1
+    while [[ $rest =~ \"used\":\ ([0-9]+),\ \"peak_used\"(.*) ]]; do
+        sum=$((sum + BASH_REMATCH[1]))
+        rest=${BASH_REMATCH[2]}
+    done
+    echo "$sum"
 }

@@ -21,9 +21,5 @@ start_daemon() {
     wait_for 10 grep -q "serves [0-9]* cards" "$T/$DAEMON.err"
 }
 
-# job_value NAME KEY
-job_value() {
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
 # is_state NAME STATE
 is_state() { [ "$(job_value "$1" state)" = "$2" ]; }

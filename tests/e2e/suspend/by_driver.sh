@@ -8,10 +8,6 @@
 export ULLAGE_FAKE_CONTEXT=100MiB
 cards 6GiB
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
-
 # shellcheck disable=SC2016 # for the job's shell
 spawn "$ULLAGE" run -q -m 5GiB --name big -- sh -c '
     "$0" init device 0 alloc 1GiB touch "$1.one" wait "$1.go" alloc 1MiB touch "$1.done" hold &

@@ -8,10 +8,6 @@
 export ULLAGE_FAKE_CONTEXT=100MiB
 WORKER=$GUESTS/worker
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
-
 state_is() { # NAME STATE
     [ "$(job_value "$1" state)" = "$2" ]
 }

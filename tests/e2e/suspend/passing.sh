@@ -9,10 +9,6 @@ export ULLAGE_FAKE_CONTEXT=100MiB
 cards 6GiB
 WORKER=$GUESTS/worker
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
-
 words() { # FOLDER SIZE MS
     mkdir -p "$1"
     echo "init 0 alloc 20M 4 alloc $2 3 spawn init 0 alloc 10M 1 touch $1/in import $1/m 150 $3 touch $1/out sum end export $1/m join sum"

@@ -9,9 +9,6 @@ export ULLAGE_FAKE_CONTEXT=100MiB
 cards 6GiB
 WORKER=$GUESTS/worker
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
 # shellcheck disable=SC2317 # by wait_for
 value_is() { # NAME KEY VALUE
     [ "$(job_value "$1" "$2")" = "$3" ]

@@ -8,10 +8,6 @@
 export ULLAGE_FAKE_CONTEXT=100MiB
 cards 6GiB
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
-
 # Over the budget.
 spawn "$ULLAGE" run -m 1GiB --spill 2GiB --name big -- "$GUEST" init device 0 alloc 800MiB alloc 1GiB alloc 1000MiB \
     touch "$T/big" wait "$T/go" alloc 140MiB free free free alloc 2GiB touch "$T/big2" wait "$T/go2" free

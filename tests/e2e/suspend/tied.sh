@@ -9,10 +9,6 @@ export ULLAGE_FAKE_CONTEXT=100MiB
 cards 6GiB
 WORKER=$GUESTS/worker
 
-job_value() { # NAME KEY
-    ps_json "next(j['$2'] for j in d['jobs'] if j['name'] == '$1')"
-}
-
 # shellcheck disable=SC2016 # for the job's shell
 spawn "$ULLAGE" run -q -m 3GiB --name pair -- sh -c '
     "$0" init 0 alloc 1M 1 export "$1.meet" &
