@@ -185,4 +185,5 @@ def main():
     sys.exit(failed > 0)
 
 
-program() if "--program" in sys.argv else main()
+if __name__ == "__main__":
+    program() if "--program" in sys.argv else main()

@@ -50,6 +50,9 @@ cat "$out/facts.err"
 check "held driver behaves as recorded" diff <(grep -v '^info\.' "$out/driver_facts_held.txt") \
     <(grep -v '^info\.' tests/gpu/driver_facts.h200.txt)
 
+say "threads that free in one page at once: the card is never above the budget"
+check "the card's peak" python3 tests/gpu/together.py "$ullage"
+
 say "what frameworks see under -m 4GiB, and what a tensor of 5 GiB does"
 for framework in torch jax cupy; do
     have $framework || continue
