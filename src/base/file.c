@@ -78,13 +78,33 @@ static int create_beside(const char *path, char temporary[ULL_FILE_PATH])
     return fd;
 }
 
-/* In the folder of the path, without a name, so that a kill leaves nothing. -1: not everywhere are such files. */
+/* Beside a file, under the name that it has until it gets its place. False: that is too long. */
+static bool second_name(const char *path, char second[ULL_FILE_PATH])
+{
+    if (snprintf(second, ULL_FILE_PATH, "%s" ULL_FILE_SECOND, path) >= ULL_FILE_PATH)
+        return false;
+    return access(second, F_OK) == 0 || errno != ENAMETOOLONG;
+}
+
+/* Whether nothing can get a name in it any more: it was removed, but some process is in it. */
+static bool is_gone(const char *folder)
+{
+    struct statx info;
+    return syscall(SYS_statx, AT_FDCWD, folder, 0, STATX_NLINK, &info) == 0 && info.stx_nlink == 0;
+}
+
+/*
+ * In the folder of the path, without a name, so that a kill leaves nothing. -1: not everywhere are such files, nor would
+ * it get a name everywhere.
+ */
 static int create_nameless(const char *path)
 {
-    char folder[ULL_FILE_PATH];
+    char folder[ULL_FILE_PATH], second[ULL_FILE_PATH];
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1,
              slash ? path : ".");
+    if (!second_name(path, second) || is_gone(folder))
+        return -1;
     return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 
@@ -96,7 +116,7 @@ static bool give_name(int fd, const char *target)
 {
     char own[32], second[ULL_FILE_PATH];
     snprintf(own, sizeof own, "/proc/self/fd/%d", fd);
-    if (snprintf(second, sizeof second, "%s" ULL_FILE_SECOND, target) >= ULL_FILE_PATH)
+    if (!second_name(target, second))
         return false;
     for (int tries = 0; tries < TRIES; tries++) {
         if (linkat(AT_FDCWD, own, AT_FDCWD, second, AT_SYMLINK_FOLLOW) == 0) {

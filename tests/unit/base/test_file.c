@@ -142,6 +142,34 @@ static void checks_without_a_trace(void **state)
     assert_int_equal(ull__file_check("/proc/nothing-here", NULL), ULL_E_NOT_FOUND);
 }
 
+/* What could not be written is found out before, as is a name that has just room for itself. */
+static void checks_as_it_writes(void **state)
+{
+    char path[300], name[251];
+    (void)state;
+    memset(name, 'n', 250);
+    name[250] = 0;
+    snprintf(path, sizeof path, "%s/%s", folder,
+             name); /* of 255, with 7 more that a temporary file has */
+    assert_int_equal(ull__file_check(path, NULL), ULL_E_SYSTEM);
+    assert_int_equal(ull__file_write(path, "x", 1, NULL), ULL_E_SYSTEM);
+    path[strlen(path) - 2] = 0; /* there is room for these, but not for ULL_FILE_SECOND */
+    assert_int_equal(ull__file_check(path, NULL), ULL_OK);
+    assert_int_equal(ull__file_write(path, "x", 1, NULL), ULL_OK);
+    check_text(path, "x");
+    unlink(path);
+    assert_int_equal(mkdir(in_folder("gone"), 0700), 0);
+    int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(chdir(in_folder("gone")), 0);
+    assert_int_equal(rmdir(in_folder("gone")), 0);
+    ull_status checked = ull__file_check("a", NULL), written = ull__file_write("a", "x", 1, NULL);
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+    assert_int_equal(checked, ULL_E_NOT_FOUND);
+    assert_int_equal(written, ULL_E_NOT_FOUND);
+    assert_int_equal(files_in(folder), 0);
+}
+
 /* Two that write the same file again and again are killed at any moment, many times. */
 static void killed_writers_leave_at_most_one_whole_file(void **state)
 {
@@ -239,6 +267,7 @@ int main(void)
         cmocka_unit_test(writes_through_links_and_to_devices),
         cmocka_unit_test(writes_to_its_own_descriptors),
         cmocka_unit_test(checks_without_a_trace),
+        cmocka_unit_test(checks_as_it_writes),
         cmocka_unit_test(killed_writers_leave_at_most_one_whole_file),
         cmocka_unit_test(reads_within_a_limit),
         cmocka_unit_test(makes_folders_and_finds_homes),
