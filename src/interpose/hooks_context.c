@@ -15,9 +15,9 @@
 static struct {
     pthread_mutex_t lock;
     CUcontext primary[MAX_ORDINALS];
-    bool making[MAX_ORDINALS]; /* a thread is about to make the primary context */
-    pthread_cond_t made;
-} books = {.lock = PTHREAD_MUTEX_INITIALIZER, .made = PTHREAD_COND_INITIALIZER};
+    bool changing[MAX_ORDINALS]; /* a thread is about to make, retain or release the primary context */
+    pthread_cond_t changed;
+} books = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 struct making {
     struct ull__charge charge;
@@ -318,76 +318,84 @@ static bool primary_active(CUdevice ordinal)
 }
 
 /*
- * True if this thread is to make the primary context, false if there is one. Several that want it at
- * once must not reserve room for several; the driver lets only one in as well.
+ * One thread at a time, as in the driver. Several that make it at once must not reserve room for several; and one that is
+ * made again while its last release is on the way back from the driver would be taken for the one that has just ended.
  */
-static bool must_make(CUdevice ordinal)
+static void begin_change(CUdevice ordinal)
 {
     for (;;) {
-        if (primary_active(ordinal))
-            return false;
         pthread_mutex_lock(&books.lock);
-        bool first = !books.making[ordinal];
-        books.making[ordinal] = true;
+        bool first = !books.changing[ordinal];
+        books.changing[ordinal] = true;
         if (!first)
             ull__gate_pause(); /* who makes it may be waiting outside */
-        while (!first && books.making[ordinal])
-            pthread_cond_wait(&books.made, &books.lock);
+        while (!first && books.changing[ordinal])
+            pthread_cond_wait(&books.changed, &books.lock);
         pthread_mutex_unlock(&books.lock);
         if (first)
-            return true;
+            return;
         ull__gate_go_on();
     }
 }
 
-static void done_making(CUdevice ordinal, CUcontext context)
+static void end_change(CUdevice ordinal)
 {
     pthread_mutex_lock(&books.lock);
-    if (context)
-        books.primary[ordinal] = context;
-    books.making[ordinal] = false;
-    pthread_cond_broadcast(&books.made);
+    books.changing[ordinal] = false;
+    pthread_cond_broadcast(&books.changed);
     pthread_mutex_unlock(&books.lock);
+}
+
+/* The primary context of a device, as it is from now on; what it was before. */
+static CUcontext set_primary(CUdevice ordinal, CUcontext context)
+{
+    pthread_mutex_lock(&books.lock);
+    CUcontext before = books.primary[ordinal];
+    books.primary[ordinal] = context;
+    pthread_mutex_unlock(&books.lock);
+    return before;
 }
 
 static CUresult make_primary(CUcontext *ctx, CUdevice dev)
 {
     struct making making;
-    if (primary_active(dev)) /* made between two looks */
-        return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
     if (!begin(&making, dev, "cuDevicePrimaryCtxRetain"))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result;
     do
         result = ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
     while (again(&making, result));
-    return end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+    result = end(&making, result, result == CUDA_SUCCESS ? *ctx : NULL);
+    if (result == CUDA_SUCCESS)
+        set_primary(dev, *ctx);
+    return result;
 }
 
 CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
-    if (!ull__gpu_of(dev) || !must_make(dev))
+    if (!ull__gpu_of(dev))
         return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
-    CUresult result = make_primary(ctx, dev);
-    done_making(dev, result == CUDA_SUCCESS ? *ctx : NULL);
+    begin_change(dev);
+    CUresult result = primary_active(dev) ? ull__driver->cuDevicePrimaryCtxRetain(ctx, dev)
+                                          : make_primary(ctx, dev);
+    end_change(dev);
     return result;
 }
 
 static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
 {
-    CUcontext context = NULL;
     uint64_t began_ns = ull__moment_now();
+    if (!ull__gpu_of(ordinal))
+        return call(ordinal);
+    begin_change(ordinal);
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = call(ordinal);
-    if (result == CUDA_SUCCESS && ull__gpu_of(ordinal) && !primary_active(ordinal)) {
-        pthread_mutex_lock(&books.lock);
-        context = books.primary[ordinal];
-        books.primary[ordinal] = NULL;
-        pthread_mutex_unlock(&books.lock);
-    }
-    if (context)
-        ended(context, began_ns);
+    CUcontext gone =
+        result == CUDA_SUCCESS && !primary_active(ordinal) ? set_primary(ordinal, NULL) : NULL;
+    if (gone)
+        ended(gone, began_ns);
     ull__turn(ULL_TURN_END);
+    end_change(ordinal);
     return result;
 }
 
@@ -490,7 +498,7 @@ CUcontext ull__primary_context(CUdevice ordinal)
 void ull__contexts_forget(void)
 {
     for (int i = 0; i < MAX_ORDINALS; i++)
-        books.primary[i] = NULL, books.making[i] = false;
+        books.primary[i] = NULL, books.changing[i] = false;
     pthread_mutex_init(&books.lock, NULL);
-    pthread_cond_init(&books.made, NULL);
+    pthread_cond_init(&books.changed, NULL);
 }

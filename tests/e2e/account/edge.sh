@@ -40,6 +40,8 @@ done
 for call in cuMemFree_v2 cuMemRelease cuMemUnmap cuArrayDestroy cuIpcCloseMemHandle; do
     slow+=${slow:+,}$call=0-2ms
 done
+cards 6GiB # which tell 16 names apart
+PRIMARY="cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxGetState"
 for how in -q --suspendable; do
     for kind in packed:8 retained:6 arrays:8 names:10; do
         export ULLAGE_FAKE_TAG=${kind%:*}.$how
@@ -48,5 +50,11 @@ for how in -q --suspendable; do
         is "${kind%:*} $how: the card's peak is the budget" "$(peak "${kind%:*}.$how")" \
             $((${kind#*:} * MIB))
     done
+    # Four that each have a page, in one primary context that ends and is made again all the time.
+    export ULLAGE_FAKE_TAG=contexts.$how
+    ULLAGE_FAKE_DELAY=${PRIMARY// /=0-1ms,}=0-1ms run -q $how -m 12MiB -- "$GUESTS/account_together" contexts 60
+    is "contexts $how: the primary one by four threads at once" "$CODE $ERR" "0 "
+    between "contexts $how: the card's peak stays below the budget" "$(peak "contexts.$how")" \
+        $((6 * MIB)) $((12 * MIB))
 done
 done_testing

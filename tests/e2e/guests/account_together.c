@@ -4,6 +4,8 @@
  * Usage: account_together KIND ROUNDS
  *   packed:   small blocks in one page        retained: a handle that was retained several times
  *   arrays:   small arrays in one page        names:    another process's block, opened several times
+ *   contexts: the primary context, which each retains and releases at its own pace, so that it ends and is made
+ *             again all the time: the books may neither miss one nor keep one that has ended
  *
  * The last of them to reach the driver frees the page. Meanwhile the main thread takes all that the budget has
  * beside contexts whenever it may, so the card's peak shows when the books let go of the page before the driver
@@ -174,6 +176,38 @@ static void round_of(int socket)
     OK(cuMemFree(at));
 }
 
+/* --- the primary context ------------------------------------------------------------------------------------------ */
+
+static void *come_and_go(void *data)
+{
+    for (long i = *(long *)data; i > 0; i--) {
+        CUcontext primary;
+        CUdeviceptr at;
+        OK(cuDevicePrimaryCtxRetain(&primary, 0));
+        OK(cuCtxSetCurrent(primary));
+        OK(cuMemAlloc(&at, PAGE));
+        OK(cuMemFree(at));
+        OK(cuCtxSetCurrent(NULL));
+        OK(cuDevicePrimaryCtxRelease(0));
+    }
+    return NULL;
+}
+
+static int contexts(long rounds)
+{
+    pthread_t threads[HOLDERS];
+    OK(cuInit(0));
+    for (int i = 0; i < HOLDERS; i++)
+        if (pthread_create(&threads[i], NULL, come_and_go, &rounds) != 0)
+            fail("no thread");
+    for (int i = 0; i < HOLDERS; i++)
+        pthread_join(threads[i], NULL);
+    start();
+    if (!agrees_soon(held, card_own, 0))
+        fail("with one context");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int sockets[2], status = 0;
@@ -181,6 +215,8 @@ int main(int argc, char **argv)
     if (argc < 3)
         return 2;
     kind = argv[1][0];
+    if (kind == 'c')
+        return contexts(strtol(argv[2], NULL, 10));
     pthread_barrier_init(&together, NULL, HOLDERS + 1);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
         fail("no sockets");
