@@ -104,6 +104,24 @@ void ull__block_put_back(struct ull__block *block)
     lock_and_add(block, false);
 }
 
+/* Of those that named the last page of a block, the one by which somebody has it open; the others end. The lock is held. */
+static void choose_name(struct ull__block *block, const struct ull__gpu *gpu)
+{
+    struct ull__member *member = atomic_load(&ull__state.member);
+    uint64_t other;
+    while ((other = ull__pages_take_name(gpu, block->address)) != 0) {
+        uint64_t ends = other;
+        if (other == block->key)
+            continue;
+        if (!block->key || !ull__member_is_open(member, gpu->device, block->key)) {
+            ends = block->key;
+            block->key = other;
+        }
+        if (ends)
+            ull__member_release_exported(member, gpu->device, (enum ull__class)block->class, ends, 0);
+    }
+}
+
 void ull__block_leave_pages(struct ull__block *block)
 {
     const struct ull__gpu *gpu = ull__gpu_of(block->ordinal);
@@ -114,9 +132,8 @@ void ull__block_leave_pages(struct ull__block *block)
     if (block->charged == 0 && block->key) { /* who has it open holds all of the page */
         ull__pages_leave_name(gpu, block->address, block->key);
         block->key = 0;
-    } else if (block->charged) {
-        uint64_t left = ull__pages_take_name(gpu, block->address);
-        block->key = block->key ? block->key : left;
+    } else if (block->charged && gpu->device >= 0) {
+        choose_name(block, gpu);
     }
     pthread_mutex_unlock(&books.lock);
 }

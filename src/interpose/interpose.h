@@ -255,7 +255,7 @@ void ull__blocks_forget(void);
 uint64_t ull__pages_take(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
 /* The reverse, after the driver has freed: bytes whose last user went. */
 uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t bytes);
-/* The name of a block that is gone stays with its first page, which others use; and taking it from there, 0: none. */
+/* The name of a block that is gone stays with its first page, which others use; and taking one from there, 0: none is left. */
 void ull__pages_leave_name(const struct ull__gpu *gpu, uint64_t address, uint64_t name);
 uint64_t ull__pages_take_name(const struct ull__gpu *gpu, uint64_t address);
 void ull__pages_forget(void);

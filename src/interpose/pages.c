@@ -16,7 +16,12 @@
 #include "table.h"
 
 static struct ull__table users; /* page number + 1 -> allocations that begin or end in it */
-static struct ull__table names; /* page number + 1 -> the name of one that is gone, for the last user */
+static struct ull__table names; /* page number + 1 -> struct name *, of those that are gone, for the last user */
+
+struct name {
+    uint64_t key;
+    struct name *next;
+};
 
 /* True if this is the page's first user. Without host memory for the table: as if it were. */
 static bool use(uint64_t page)
@@ -63,20 +68,38 @@ uint64_t ull__pages_drop(const struct ull__gpu *gpu, uint64_t address, uint64_t 
     return span(gpu, address, bytes, drop);
 }
 
+/* Without host memory it is lost: who has it open holds the page in nobody's books then. */
 void ull__pages_leave_name(const struct ull__gpu *gpu, uint64_t address, uint64_t name)
 {
-    uint64_t key = address / gpu->page + 1;
-    if (!ull__table_find(&names, key))
-        ull__table_add(&names, key, name);
+    uint64_t page = address / gpu->page + 1;
+    struct ull__table_entry *entry = ull__table_find(&names, page);
+    struct name *first = entry ? (struct name *)(uintptr_t)entry->value : NULL;
+    for (const struct name *old = first; old; old = old->next)
+        if (old->key == name) /* an address that was given out again has its old name */
+            return;
+    struct name *one = malloc(sizeof *one);
+    if (!one)
+        return;
+    *one = (struct name){name, first};
+    if (entry)
+        entry->value = (uint64_t)(uintptr_t)one;
+    else if (!ull__table_add(&names, page, (uint64_t)(uintptr_t)one))
+        free(one);
 }
 
 uint64_t ull__pages_take_name(const struct ull__gpu *gpu, uint64_t address)
 {
     struct ull__table_entry *entry = ull__table_find(&names, address / gpu->page + 1);
-    uint64_t name = entry ? entry->value : 0;
-    if (entry)
+    if (!entry)
+        return 0;
+    struct name *one = (struct name *)(uintptr_t)entry->value;
+    uint64_t key = one->key;
+    if (one->next)
+        entry->value = (uint64_t)(uintptr_t)one->next;
+    else
         ull__table_remove(&names, entry);
-    return name;
+    free(one);
+    return key;
 }
 
 void ull__pages_forget(void)

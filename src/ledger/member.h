@@ -187,6 +187,8 @@ ull_status ull__member_export(struct ull__member *member, int device, enum ull__
  */
 void ull__member_release_exported(struct ull__member *member, int device, enum ull__class class,
                                   uint64_t key, uint64_t bytes);
+/* Has another process of the job memory of this name open? False too where the table cannot be had. */
+bool ull__member_is_open(struct ull__member *member, int device, uint64_t key);
 /* What this process is charged with for memory that others made and left to it, of one class. */
 uint64_t ull__member_inherited(struct ull__member *member, int device, enum ull__class class);
 /* This process opened or closed foreign memory. Closing gives back what has passed to it. */

@@ -390,6 +390,24 @@ void ull__member_release_exported(struct ull__member *member, int device, enum u
         release_exported_link(&member->links[k], device, class, key, bytes);
 }
 
+bool ull__member_is_open(struct ull__member *member, int device, uint64_t key)
+{
+    bool found = false;
+    for (int k = 0; k < member->link_count && !found; k++) {
+        struct ull__link *link = &member->links[k];
+        struct ull__ledger_file *file = link->ledger->file;
+        if (!lock_own(link, device))
+            continue;
+        uint32_t used = entries_used(file);
+        for (uint32_t i = 0; i < used && !found; i++)
+            found = WORD_KIND(word_of(file, i)) == SHARE_IMPORT &&
+                    WORD_SLOT(word_of(file, i)) != link->slot && file->shares[i].key == key &&
+                    file->shares[i].device == (uint32_t)link->device_of[device];
+        unlock_shares(file);
+    }
+    return found;
+}
+
 void ull__member_import_closed(struct ull__member *member, int device, uint64_t key, uint64_t bytes)
 {
     for (int k = 0; k < member->link_count; k++) {

@@ -9,7 +9,8 @@ run -q -- "$GUESTS/account_scene" host # learns the context's size
 seed=${SEED:-1000} # the same in every run; SEED=N tries another
 # With --suspendable the names are ours, and the books must not know it.
 for how in -q --suspendable; do
-    for scene in names descriptors twice packed at_once; do
+    cards 6GiB # which tell 16 names apart
+    for scene in names descriptors twice packed neighbours at_once; do
         export ULLAGE_FAKE_TAG=$scene.$how
         run -q $how -m 75% -- "$GUESTS/account_share" "$scene"
         is "$scene $how" "$CODE $ERR" "0 "

@@ -372,6 +372,32 @@ static void scene_packed(void)
     AGREE();
 }
 
+/* Both of two in one page have names, and only one of them is open: whichever it is, and whichever is freed first. */
+static void scene_neighbours(void)
+{
+    engage(0, 0);
+    engage(1, 0);
+    for (int way = 0; way < 8; way++) {
+        int open = way & 1, first = way >> 1 & 1, last = way >> 2;
+        make(0, 0, 1000, false);
+        make(0, 1, 1000, false);
+        share(0, 1, open, 1000, false);
+        tell(0, (struct order){.what = 'e', .slot = !open});
+        AGREE();
+        end(0, first, false, false);
+        make(0, first, 1000, false); /* there again, and by the same name */
+        tell(0, (struct order){.what = 'e', .slot = first});
+        end(0, !last, false, false);
+        AGREE();
+        end(0, last, false, false);
+        AGREE();
+        end(1, open, true, false);
+        AGREE();
+    }
+    dismiss(0, 0);
+    dismiss(1, 0);
+}
+
 /* The owner is killed, and the importer closes before the card has let go of the dead. */
 static void scene_at_once(void)
 {
@@ -511,6 +537,8 @@ int main(int argc, char **argv)
         scene_twice();
     else if (strcmp(scene, "packed") == 0)
         scene_packed();
+    else if (strcmp(scene, "neighbours") == 0)
+        scene_neighbours();
     else if (strcmp(scene, "at_once") == 0)
         scene_at_once();
     else if (strcmp(scene, "back") == 0)
