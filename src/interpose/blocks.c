@@ -267,20 +267,32 @@ uint64_t ull__block_hidden_sum(int ordinal)
     return sum;
 }
 
-bool ull__block_take_hidden(int ordinal, uint64_t above, struct ull__block *block)
+bool ull__block_lower(uint64_t address, uint64_t bytes)
 {
-    bool found = false;
     pthread_mutex_lock(&books.lock);
-    for (uint32_t i = 0; i < books.capacity && !found; i++) {
-        const struct ull__block *one = &books.blocks[i];
+    struct ull__table_entry *entry = ull__table_find(&books.by_address, address);
+    bool lowered = entry && books.blocks[entry->value].charged >= bytes;
+    if (lowered)
+        books.blocks[entry->value].charged -= bytes;
+    pthread_mutex_unlock(&books.lock);
+    return lowered;
+}
+
+uint64_t ull__block_lower_hidden(int ordinal, uint64_t most)
+{
+    uint64_t sum = 0;
+    pthread_mutex_lock(&books.lock);
+    for (uint32_t i = 0; i < books.capacity; i++) {
+        struct ull__block *one = &books.blocks[i];
         if (one->address == 0 || one->ordinal != ordinal || one->kind != BLOCK_CONTEXT ||
-            one->hidden <= above)
+            one->hidden <= most)
             continue;
-        remove_entry(ull__table_find(&books.by_address, one->address), block);
-        found = true;
+        sum += one->hidden - most;
+        one->charged -= one->hidden - most;
+        one->hidden = most;
     }
     pthread_mutex_unlock(&books.lock);
-    return found;
+    return sum;
 }
 
 int ull__block_contexts(CUcontext *contexts, int max)

@@ -233,8 +233,12 @@ int ull__block_largest(int ordinal, struct ull__holder *holders, int max);
 uint64_t ull__block_sum(int ordinal, enum ull__block_kind kind);
 /* What the device's contexts are charged with that is in no figure for this process. */
 uint64_t ull__block_hidden_sum(int ordinal);
-/* One of the device's contexts whose hidden part is larger, taken out. False: there is none. */
-bool ull__block_take_hidden(int ordinal, uint64_t above, struct ull__block *block);
+/*
+ * Something is charged less than was thought: true if it is still there and had so much. And the hidden part of the device's
+ * contexts: the bytes by which they fell. Both in place: a context that ends meanwhile is found, and not put back.
+ */
+bool ull__block_lower(uint64_t address, uint64_t bytes);
+uint64_t ull__block_lower_hidden(int ordinal, uint64_t most);
 /* Contexts of this process that are alive; at most `max`. */
 int ull__block_contexts(CUcontext *contexts, int max);
 /* The block if it is the only one of its kind on the device. */

@@ -200,12 +200,10 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
     int ordinal = (int)(gpu - ull__state.gpus);
     if (atomic_load(&ull__state.context_measured[ordinal]) ||
         !ull__block_only(ordinal, BLOCK_CONTEXT, &context) ||
-        too_much >= context.charged - context.hidden || !ull__block_take(context.address, &context))
+        too_much >= context.charged - context.hidden || !ull__block_lower(context.address, too_much))
         return;
-    context.charged -= too_much;
-    ull__block_add(&context);
     ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
-    ull__member_context_measured(member, gpu->device, context.charged - context.hidden,
+    ull__member_context_measured(member, gpu->device, context.charged - context.hidden - too_much,
                                  ULL_CONTEXT_BY_PROCESS);
     atomic_store(&ull__state.context_measured[ordinal], true);
 }
@@ -213,16 +211,12 @@ static void correct_context(const struct ull__gpu *gpu, uint64_t too_much)
 void ull__measure_lower_hidden(const struct ull__gpu *gpu)
 {
     struct ull__member *member = atomic_load(&ull__state.member);
-    struct ull__block context;
     uint64_t now = ull__ledger_hidden_bytes(ull__member_ledger(member), gpu->device);
-    while (now > 0 && ull__block_take_hidden((int)(gpu - ull__state.gpus), now, &context)) {
-        uint64_t too_much = context.hidden - now;
-        context.hidden = now;
-        context.charged -= too_much;
-        ull__block_add(&context);
-        ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
-        ull__member_hidden_add(member, gpu->device, -(int64_t)too_much);
-    }
+    uint64_t too_much = now ? ull__block_lower_hidden((int)(gpu - ull__state.gpus), now) : 0;
+    if (too_much == 0)
+        return;
+    ull__lower(gpu, ULL_CLASS_CONTEXT, too_much);
+    ull__member_hidden_add(member, gpu->device, -(int64_t)too_much);
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)
