@@ -24,7 +24,7 @@ struct ull__chunk {
     struct ull__chunk *prev, *next; /* neighbours within the range; NULL at its ends */
     union {
         struct {
-            struct ull__chunk *left, *right; /* in a bin's treap */
+            struct ull__chunk *left, *right; /* in a bin, see bins.h and heap.h */
         } free;
         struct {
             uint64_t requested;

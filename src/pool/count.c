@@ -3,7 +3,7 @@
  *
  * Latencies go into buckets of an eighth of a power of two, so a percentile is right to 12 %. One operation
  * in 128 is timed and counts for 128; those that go beyond the bins are all timed, so that the slow ones are
- * never missed. The average of what is in use is over operations, not over time.
+ * never missed, but for the few that sort crumbs (bins.h). The average of what is in use is over operations, not over time.
  */
 #include <stdarg.h>
 #include <stdio.h>

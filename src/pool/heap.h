@@ -134,14 +134,31 @@ static inline struct ull__chunk *ull__heap_pop(struct ull__heap *heap)
     return c;
 }
 
-/* The chunk with the lowest address from that one on, or NULL. */
+/* Behind a place and all that is below it: the next of the same eight, or behind what these are below. Or `count`. */
+static inline uint32_t ull__heap_behind(const struct ull__heap *heap, uint32_t place)
+{
+    while (place % ULL_HEAP_WAYS == ULL_HEAP_WAYS - 1 || place + 1 == heap->count) {
+        if (place < ULL_HEAP_WAYS)
+            return heap->count;
+        place = place / ULL_HEAP_WAYS - 1;
+    }
+    return place + 1;
+}
+
+/* The chunk with the lowest address from that one on, or NULL. Looks below those that are before it, and nowhere else. */
 static inline struct ull__chunk *ull__heap_find(const struct ull__heap *heap, uint64_t address)
 {
     const struct ull__heap_entry *best = NULL;
-    for (uint32_t i = 0; i < heap->count; i++) {
-        const struct ull__heap_entry *e = &heap->entries[i];
+    for (uint32_t place = 0; place < heap->count;) {
+        const struct ull__heap_entry *e = &heap->entries[place];
+        uint32_t below = (place + 1) * ULL_HEAP_WAYS;
+        if (e->address < address && below < heap->count) {
+            place = below;
+            continue;
+        }
         if (e->address >= address && (!best || e->address < best->address))
             best = e;
+        place = ull__heap_behind(heap, place);
     }
     return best ? best->chunk : NULL;
 }

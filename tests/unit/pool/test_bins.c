@@ -179,12 +179,32 @@ static void test_crumbs(void **state)
     empty(bins);
 }
 
+/* However many of one size there are, each is found behind the one before. */
+static void test_one_size_in_order(void **state)
+{
+    (void)state;
+    struct ull__bins *bins = new_bins(ULL_STEPS);
+    for (uint64_t i = 0; i < CHUNKS; i++) {
+        struct ull__chunk *c = &chunks[i * 1237 % CHUNKS];
+        c->size = 2 * ULL_UNIT;
+        c->prev = c;
+        ull__bins_insert(bins, c);
+    }
+    const struct ull__chunk *c = ull__bins_find(bins, ULL_UNIT, 0);
+    for (int i = 0; i < CHUNKS; i++) {
+        assert_ptr_equal(c, &chunks[i]);
+        c = ull__bins_find(bins, c->size, c->address + 1);
+    }
+    assert_null(c);
+    empty(bins);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_narrow),    cmocka_unit_test(test_smallest_first),
         cmocka_unit_test(test_few_heaps), cmocka_unit_test(test_no_memory_for_heaps),
-        cmocka_unit_test(test_crumbs),
+        cmocka_unit_test(test_crumbs),    cmocka_unit_test(test_one_size_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
