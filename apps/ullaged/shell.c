@@ -34,8 +34,8 @@ static ull_status step(struct daemon *d, const struct ull__arbiter_event *event,
     size_t count = 0;
     d->steps++;
     ull_status status = ull__arbiter_step(d->arbiter, event, now_ns(), &actions, &count, err);
-    if (event->kind ==
-        ULL_ARB_RESUMED) { /* it counts what came back; the job may have taken more since */
+    /* It counts what came back; the job may have taken more since. */
+    if (event->kind == ULL_ARB_RESUMED) {
         struct job *back = book_of_number(d, event->job);
         if (back)
             back->changed = true;

@@ -16,8 +16,8 @@
 #include "suspend.h"
 
 enum {
-    OTHERS_SETTLE_NS =
-        20000000, /* longest wait for other processes before a refusal; over as soon as all have answered */
+    /* Longest wait for other processes before a refusal; it is over as soon as all have answered. */
+    OTHERS_SETTLE_NS = 20000000,
     SETTLE_TRIES = 20,
     STREAM_TRIES = 10000, /* of a tenth of a millisecond: a second for a stream to run dry */
     SUSPENDED_LOOK_NS = 20000000,

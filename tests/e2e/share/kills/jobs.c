@@ -16,8 +16,7 @@ enum { END_S = 120, RESUME_AGAIN_MS = 500, TEXT = 1024 };
 struct job *start_job(struct world *w, enum kind kind)
 {
     static char ullage[PATH], guest[PATH], output[2 * PATH], blocks[8], rounds[8], rest[8];
-    char *argv[24] = {ullage, (char *)"run", (char *)"-q", (char *)"-m",
-                      (char *)(kind == K_QUEUED ? "24MiB" : "12MiB")};
+    const char *argv[24] = {ullage, "run", "-q", "-m", (kind == K_QUEUED ? "24MiB" : "12MiB")};
     int count = 5;
     if (w->job_count == JOBS)
         fail(w, "%d jobs were started in one batch", JOBS);
@@ -32,24 +31,19 @@ struct job *start_job(struct world *w, enum kind kind)
     snprintf(rest, sizeof rest, "%u", kind == K_SHORT ? 20 : 30 + any(w, 150));
     bool gated = any(w, 2);
     if (kind == K_QUEUED || any(w, 3) == 0)
-        argv[count++] = (char *)"--wait";
+        argv[count++] = "--wait";
     if (gated)
-        argv[count++] = (char *)"--suspendable";
+        argv[count++] = "--suspendable";
     if (gated && any(w, 4) == 0) {
-        argv[count++] = (char *)"--spill";
-        argv[count++] = (char *)"4MiB";
+        argv[count++] = "--spill";
+        argv[count++] = "4MiB";
     }
-    char *const more[] = {(char *)"--priority",
-                          (char *)(any(w, 2) ? "1" : "0"),
-                          (char *)"--name",
-                          job->name,
-                          (char *)"--",
-                          guest,
-                          blocks,
-                          (char *)"2MiB",
-                          rounds,
-                          (char *)"",
-                          rest};
+    const char *const more[] = {"--priority", (any(w, 2) ? "1" : "0"),
+                                "--name",     job->name,
+                                "--",         guest,
+                                blocks,       "2MiB",
+                                rounds,       "",
+                                rest};
     memcpy(&argv[count], more, sizeof more);
     job->run = spawn(w, output, argv);
     atomic_fetch_add(&w->tally->jobs, 1);

@@ -124,7 +124,7 @@ void look(struct world *w);
 /* Looks again and again for so long. */
 void go_on(struct world *w, uint64_t ns);
 /* Its output goes to the end of the file. */
-pid_t spawn(struct world *w, const char *output, char *const argv[]);
+pid_t spawn(struct world *w, const char *output, const char *const argv[]);
 pid_t start_client(struct world *w, const struct job *job, const char *verb, const char *argument);
 void kill_daemon(struct world *w);
 void need_daemon(struct world *w);

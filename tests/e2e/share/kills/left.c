@@ -212,46 +212,13 @@ void check_room(struct world *w)
     snprintf(high, sizeof high, "%s/high", w->out);
     snprintf(has, sizeof has, "%s/has", w->out);
     snprintf(go, sizeof go, "%s/go", w->out);
-    char *const lower[] = {ullage,
-                           (char *)"run",
-                           (char *)"-q",
-                           (char *)"--suspendable",
-                           (char *)"-m",
-                           (char *)"100%",
-                           (char *)"--name",
-                           (char *)"low",
-                           (char *)"--",
-                           guest,
-                           (char *)"init",
-                           (char *)"device",
-                           (char *)"0",
-                           (char *)"alloc",
-                           (char *)ENOUGH,
-                           (char *)"touch",
-                           has,
-                           (char *)"wait",
-                           go,
-                           (char *)"free",
-                           (char *)"free",
-                           NULL};
-    char *const upper[] = {ullage,
-                           (char *)"run",
-                           (char *)"-q",
-                           (char *)"--wait=40",
-                           (char *)"-m",
-                           (char *)"24MiB",
-                           (char *)"--priority",
-                           (char *)"1",
-                           (char *)"--name",
-                           (char *)"high",
-                           (char *)"--",
-                           guest,
-                           (char *)"init",
-                           (char *)"device",
-                           (char *)"0",
-                           (char *)"alloc",
-                           (char *)"22MiB",
-                           NULL};
+    const char *const lower[] = {
+        ullage, "run",  "-q",   "--suspendable", "-m",   "100%",  "--name", "low",
+        "--",   guest,  "init", "device",        "0",    "alloc", ENOUGH,   "touch",
+        has,    "wait", go,     "free",          "free", NULL};
+    const char *const upper[] = {ullage,       "run",    "-q",     "--wait=40", "-m",    "24MiB",
+                                 "--priority", "1",      "--name", "high",      "--",    guest,
+                                 "init",       "device", "0",      "alloc",     "22MiB", NULL};
     configure(w, ENOUGH);
     w->jobs[0] = (struct job){.name = "low", .run = spawn(w, low, lower)};
     w->job_count = 1;

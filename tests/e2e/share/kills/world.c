@@ -40,7 +40,7 @@ void nap(uint64_t ns)
 
 /* --- processes -------------------------------------------------------------------------------------------- */
 
-pid_t spawn(struct world *w, const char *output, char *const argv[])
+pid_t spawn(struct world *w, const char *output, const char *const argv[])
 {
     pid_t child = fork();
     if (child < 0)
@@ -53,15 +53,14 @@ pid_t spawn(struct world *w, const char *output, char *const argv[])
     dup2(to, STDERR_FILENO);
     close(null);
     close(to);
-    execv(argv[0], argv);
+    execv(argv[0], (char *const *)argv); /* which does not write there */
     _exit(127);
 }
 
 pid_t start_client(struct world *w, const struct job *job, const char *verb, const char *argument)
 {
     static char log[] = "/dev/null", ullage[PATH];
-    char *argv[] = {ullage, (char *)verb, (char *)(job ? job->name : argument),
-                    (char *)(job ? argument : NULL), NULL};
+    const char *argv[] = {ullage, verb, (job ? job->name : argument), (job ? argument : NULL), NULL};
     snprintf(ullage, sizeof ullage, "%s/ullage", getenv("BUILD_DIR"));
     if (w->client_count == CLIENTS)
         fail(w, "%d clients are at work at once: they hang", CLIENTS);
@@ -128,7 +127,7 @@ bool is_called(pid_t pid, const char *name)
 static void start_daemon(struct world *w)
 {
     static char path[PATH];
-    char *argv[] = {path, NULL};
+    const char *argv[] = {path, NULL};
     snprintf(path, sizeof path, "%s/ullaged", getenv("BUILD_DIR"));
     struct stat st;
     w->log_size = stat(w->log, &st) == 0 ? st.st_size : 0;
