@@ -5,8 +5,7 @@
  *
  * bench/pool.py runs it and says which commit and machine it was. The device is the host's, whose pages are never
  * touched, so the times are the pool's own. Each trace is played N times over one pool (20 by default); what
- * is still live at its end is freed. It is packed into 8 bytes an event before, and those are fetched ahead: a program
- * knows what it wants to have without a list of 32 bytes an event, which took 15 ns of each operation at random sizes.
+ * is still live at its end is freed (play.h).
  *
  * "ns_per_operation" is processor time, the median over the repetitions from the third on, and "own_ns" what
  * of it this program itself takes: the same loop around two calls that do nothing. Latencies are those of each
@@ -19,130 +18,55 @@
  * "processor_ns" what an operation cost, waiting in the lock included (but not asleep), whoever else was running. The pool
  * grows; in "two_threads_reserved" it has 80 GiB from the start, so neither ever lacks pages.
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
 #include "device.h"
-#include "json.h"
-#include "trace.h"
+#include "play.h"
 #include "ullage/pool.h"
 
-enum { MOST_REPEATS = 1000, RANDOM_LIVE = 10000, RANDOM_OPERATIONS = 1000000, ROUNDS = 9 };
+enum { MOST_REPEATS = 1000 };
 
 #define RESERVE ((uint64_t)80 << 30)
 
 static bool threads = true;
 static const uint64_t device_bytes = (uint64_t)96 << 30;
 
-static uint64_t cpu_ns(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* --- playing ------------------------------------------------------------------------------------------ */
 
-struct event {
-    uint64_t size : 40, slot : 23, allocates : 1;
-};
-
-enum { AHEAD_EVENTS = 64, AHEAD_SLOTS = 8 };
-
-/* Apart from each other, since each counts in its own at every operation; processors fetch lines in pairs. */
-struct player {
-    _Alignas(128) struct ull_pool *pool; /* NULL: calls that do nothing instead */
-    const struct trace *trace;
-    struct event *events; /* of the trace; then AHEAD_EVENTS more that are not played */
-    void **slots;
-    void *stream;
-    uint64_t failures, operations;
-    uint64_t *latencies; /* NULL: not taken */
-    unsigned int repeats;
-    double ns, cpu_ns; /* of all repeats, an operation */
-    pthread_barrier_t *start;
-};
-
-static void pack(struct player *p, const struct trace *trace)
+static inline void *allocate(const struct bench_player *p, uint64_t bytes)
 {
-    p->trace = trace;
-    p->slots = calloc(trace->slots ? trace->slots : 1, sizeof *p->slots);
-    p->events = calloc(trace->count + AHEAD_EVENTS, sizeof *p->events);
-    if (!p->slots || !p->events)
-        bench_die("trace", "no memory");
-    for (size_t i = 0; i < trace->count; i++) {
-        const struct trace_event *e = &trace->events[i];
-        uint64_t size = e->size ? e->size : 1;
-        p->events[i] = (struct event){.size = size, .slot = e->slot, .allocates = e->allocates};
-        if (p->events[i].size != size || p->events[i].slot != e->slot)
-            bench_die("trace", "a size of 2^40 or more, or 2^23 live");
-    }
+    void *address;
+    return ull_pool_allocate(p->allocator, bytes, p->stream, &address) == ULL_OK ? address : NULL;
 }
 
-static void unpack(struct player *p)
+static inline void give(const struct bench_player *p, void *address)
 {
-    free(p->slots);
-    free(p->events);
+    if (ull_pool_free(p->allocator, address, p->stream) != ULL_OK)
+        bench_die("free", "refused");
 }
 
-__attribute__((noinline)) static ull_status nothing(const struct ull_pool *pool, uint64_t bytes,
-                                                    const void *stream, void **address)
+__attribute__((noinline)) static void *no_allocate(const struct bench_player *p, uint64_t bytes)
 {
-    __asm__ volatile("" : : "r"(pool), "r"(bytes), "r"(stream), "r"(address) : "memory");
-    return ULL_OK;
+    __asm__ volatile("" : : "r"(p), "r"(bytes) : "memory");
+    return p->slots;
 }
 
-static inline __attribute__((always_inline)) void one(struct player *p, struct event e, bool idle)
+__attribute__((noinline)) static void no_give(const struct bench_player *p, void *address)
 {
-    void **slot = &p->slots[e.slot];
-    p->operations++;
-    if (e.allocates) {
-        if ((idle ? nothing(p->pool, e.size, p->stream, slot)
-                  : ull_pool_allocate(p->pool, e.size, p->stream, slot)) != ULL_OK) {
-            *slot = NULL;
-            p->failures++;
-        }
-    } else {
-        if ((idle ? nothing(p->pool, 0, p->stream, slot)
-                  : ull_pool_free(p->pool, *slot, p->stream)) != ULL_OK)
-            bench_die("free", "refused");
-        *slot = NULL;
-    }
+    __asm__ volatile("" : : "r"(p), "r"(address) : "memory");
 }
 
-static inline __attribute__((always_inline)) void play_as(struct player *p, bool timed, bool idle)
+/* Without an allocator: calls that do nothing instead. */
+static void play(struct bench_player *p)
 {
-    for (size_t i = 0; i < p->trace->count; i++) {
-        __builtin_prefetch(&p->events[i + AHEAD_EVENTS]);
-        __builtin_prefetch(&p->slots[p->events[i + AHEAD_SLOTS].slot], 1);
-        if (timed) {
-            uint64_t before = bench_now_ns();
-            one(p, p->events[i], idle);
-            p->latencies[i] = bench_now_ns() - before;
-        } else {
-            one(p, p->events[i], idle);
-        }
-    }
-    for (uint32_t i = 0; i < p->trace->slots; i++) {
-        if (p->slots[i]) {
-            p->operations++;
-            ull_pool_free(p->pool, p->slots[i], p->stream);
-        }
-        p->slots[i] = NULL;
-    }
-}
-
-static void play(struct player *p)
-{
-    if (!p->pool)
-        play_as(p, false, true);
+    if (!p->allocator)
+        bench_play(p, false, no_allocate, no_give);
     else if (p->latencies)
-        play_as(p, true, false);
+        bench_play(p, true, allocate, give);
     else
-        play_as(p, false, false);
+        bench_play(p, false, allocate, give);
 }
 
 static struct ull_stats stats_of(struct ull_pool *pool)
@@ -169,75 +93,20 @@ static struct ull_pool *new_pool(struct ull__device *device, uint64_t limit, uin
 
 /* --- one trace ------------------------------------------------------------------------------------------ */
 
-/* The time that reading the clock takes. */
-static uint64_t clock_cost(void)
-{
-    uint64_t cost[1001];
-    for (int i = 0; i < 1001; i++) {
-        uint64_t before = bench_now_ns();
-        cost[i] = bench_now_ns() - before;
-    }
-    qsort(cost, 1001, sizeof *cost, bench_by_value);
-    return cost[500];
-}
-
-static void percentiles(struct ull_json *json, const char *key, uint64_t *ns, size_t count)
-{
-    qsort(ns, count, sizeof *ns, bench_by_value);
-    ull__json_key(json, key);
-    ull__json_object(json);
-    ull__json_key(json, "p50");
-    ull__json_u64(json, ns[count / 2]);
-    ull__json_key(json, "p99");
-    ull__json_u64(json, ns[count - 1 - count / 100]);
-    ull__json_key(json, "p999");
-    ull__json_u64(json, ns[count - 1 - count / 1000]);
-    ull__json_key(json, "max");
-    ull__json_u64(json, ns[count - 1]);
-    ull__json_object_end(json);
-}
-
-static void latencies(struct ull_json *json, struct player *p)
-{
-    size_t count = p->trace->count;
-    uint64_t cost = clock_cost();
-    uint64_t *all = malloc(ROUNDS * count * sizeof *all), *typical = malloc(count * sizeof *typical);
-    if (!all || !typical)
-        bench_die("latencies", "no memory");
-    for (size_t round = 0; round < ROUNDS; round++) {
-        p->latencies = all + round * count;
-        play(p);
-        for (size_t i = 0; i < count; i++)
-            p->latencies[i] = p->latencies[i] > cost ? p->latencies[i] - cost : 0;
-    }
-    p->latencies = NULL;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t of_one[ROUNDS];
-        for (size_t round = 0; round < ROUNDS; round++)
-            of_one[round] = all[round * count + i];
-        qsort(of_one, ROUNDS, sizeof *of_one, bench_by_value);
-        typical[i] = of_one[ROUNDS / 2];
-    }
-    percentiles(json, "latency_ns", typical, count);
-    percentiles(json, "latency_once_ns", all, count);
-    free(typical);
-    free(all);
-}
-
 /* Plays it over and over; ns an operation, and which repetition mapped last. */
-static double repeat(struct player *p, unsigned int repeats, unsigned int *last_mapping)
+static double repeat(struct bench_player *p, unsigned int repeats, unsigned int *last_mapping)
 {
     static uint64_t times[MOST_REPEATS];
     uint64_t operations = 0;
     *last_mapping = 0;
     for (unsigned int r = 0; r < repeats; r++) {
-        struct ull_stats before = stats_of(p->pool);
-        uint64_t from = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+        struct ull_stats before = stats_of(p->allocator);
+        uint64_t from = bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
         p->operations = 0;
         play(p);
-        times[r] = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
+        times[r] = bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from;
         operations = p->operations;
-        struct ull_stats after = stats_of(p->pool);
+        struct ull_stats after = stats_of(p->allocator);
         if (after.maps != before.maps || after.unmaps != before.unmaps)
             *last_mapping = r + 1;
         if (getenv("BENCH_POOL_VERBOSE"))
@@ -253,34 +122,19 @@ static double repeat(struct player *p, unsigned int repeats, unsigned int *last_
 }
 
 /* The same with calls that do nothing, the fastest of some. */
-static double own_ns(struct player *p)
+static double own_ns(struct bench_player *p)
 {
-    struct ull_pool *pool = p->pool;
+    struct ull_pool *pool = p->allocator;
     double least = 0;
-    p->pool = NULL;
-    for (int r = 0; r < ROUNDS; r++) {
-        uint64_t from = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    p->allocator = NULL;
+    for (int r = 0; r < BENCH_ROUNDS; r++) {
+        uint64_t from = bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
         play(p);
-        double ns = (double)(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from) / (double)p->trace->count;
+        double ns = (double)(bench_cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - from) / (double)p->trace->count;
         least = r == 0 || ns < least ? ns : least;
     }
-    p->pool = pool;
+    p->allocator = pool;
     return least;
-}
-
-static void *play_often(void *context)
-{
-    struct player *p = context;
-    play(p);
-    play(p);
-    pthread_barrier_wait(p->start);
-    p->operations = 0;
-    uint64_t from = bench_now_ns(), cpu_from = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
-    for (unsigned int r = 0; r < p->repeats; r++)
-        play(p);
-    p->ns = (double)(bench_now_ns() - from) / (double)p->operations;
-    p->cpu_ns = (double)(cpu_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_from) / (double)p->operations;
-    return NULL;
 }
 
 /* One round: wall and processor time an operation, means of both threads. */
@@ -288,34 +142,19 @@ static void play_by_two(struct ull__device *device, const struct trace *trace, u
                         uint64_t reserve, double *ns, double *processor)
 {
     struct ull_pool *pool = new_pool(device, 0, reserve);
-    struct player p[2];
-    pthread_t thread[2];
-    pthread_barrier_t start;
-    pthread_barrier_init(&start, NULL, 2);
+    struct bench_player p[2];
     for (int i = 0; i < 2; i++) {
-        p[i] = (struct player){.pool = pool, .repeats = repeats, .start = &start};
-        pack(&p[i], trace);
+        p[i] = (struct bench_player){.allocator = pool};
+        bench_pack(&p[i], trace);
         if (device->ops->stream_create(device, &p[i].stream) != ULL_OK)
             bench_die("threads", "no memory");
-        if (pthread_create(&thread[i], NULL, play_often, &p[i]) != 0)
-            bench_die("threads", "cannot start one");
     }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(thread[i], NULL);
-        unpack(&p[i]);
-    }
-    pthread_barrier_destroy(&start);
+    bench_two_threads(p, play, repeats, ns, processor);
     ull_pool_destroy(pool);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         device->ops->stream_destroy(device, p[i].stream);
-    *ns = (p[0].ns + p[1].ns) / 2;
-    *processor = (p[0].cpu_ns + p[1].cpu_ns) / 2;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+        bench_unpack(&p[i]);
+    }
 }
 
 /* alone: ns an operation of one thread. */
@@ -323,34 +162,34 @@ static void two_threads(struct ull_json *json, const char *key, struct ull__devi
                         const struct trace *trace, unsigned int repeats, uint64_t reserve,
                         double alone)
 {
-    double ns[ROUNDS], processor[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++)
+    double ns[BENCH_ROUNDS], processor[BENCH_ROUNDS];
+    for (int i = 0; i < BENCH_ROUNDS; i++)
         play_by_two(device, trace, repeats, reserve, &ns[i], &processor[i]);
-    qsort(ns, ROUNDS, sizeof *ns, by_number);
-    qsort(processor, ROUNDS, sizeof *processor, by_number);
+    qsort(ns, BENCH_ROUNDS, sizeof *ns, bench_by_number);
+    qsort(processor, BENCH_ROUNDS, sizeof *processor, bench_by_number);
     ull__json_key(json, key);
     ull__json_object(json);
     ull__json_key(json, "ns_per_operation");
-    ull__json_number(json, ns[ROUNDS / 2]);
+    ull__json_number(json, ns[BENCH_ROUNDS / 2]);
     ull__json_key(json, "speed");
-    ull__json_number(json, alone / ns[ROUNDS / 2]);
+    ull__json_number(json, alone / ns[BENCH_ROUNDS / 2]);
     ull__json_key(json, "best_speed");
     ull__json_number(json, alone / ns[0]);
     ull__json_key(json, "processor_ns");
-    ull__json_number(json, processor[ROUNDS / 2]);
+    ull__json_number(json, processor[BENCH_ROUNDS / 2]);
     ull__json_key(json, "processor_speed");
-    ull__json_number(json, alone / processor[ROUNDS / 2]);
+    ull__json_number(json, alone / processor[BENCH_ROUNDS / 2]);
     ull__json_object_end(json);
 }
 
 static void bench(struct ull_json *json, struct ull__device *device, const char *name,
                   const struct trace *trace, unsigned int repeats, uint64_t memory)
 {
-    struct player p = {.pool = new_pool(device, memory, 0)};
-    pack(&p, trace);
+    struct bench_player p = {.allocator = new_pool(device, memory, 0)};
+    bench_pack(&p, trace);
     unsigned int last_mapping;
     double ns = repeat(&p, repeats, &last_mapping);
-    struct ull_stats s = stats_of(p.pool);
+    struct ull_stats s = stats_of(p.allocator);
     ull__json_object(json);
     ull__json_key(json, "trace");
     ull__json_string(json, name);
@@ -376,21 +215,21 @@ static void bench(struct ull_json *json, struct ull__device *device, const char 
     ull__json_number(json, ns);
     ull__json_key(json, "own_ns");
     ull__json_number(json, own_ns(&p));
-    latencies(json, &p);
-    ull_pool_destroy(p.pool);
+    bench_latencies(json, &p, play);
+    ull_pool_destroy(p.allocator);
 
-    p.pool = new_pool(device, trace->peak_bytes / 50 * 51, 0);
+    p.allocator = new_pool(device, trace->peak_bytes / 50 * 51, 0);
     p.failures = 0;
     repeat(&p, 5, &last_mapping);
     ull__json_key(json, "failures_at_1.02");
     ull__json_u64(json, p.failures);
-    ull_pool_destroy(p.pool);
+    ull_pool_destroy(p.allocator);
     if (threads && 2 * trace->peak_bytes < RESERVE) {
         two_threads(json, "two_threads", device, trace, repeats, 0, ns);
         two_threads(json, "two_threads_reserved", device, trace, repeats, RESERVE, ns);
     }
     ull__json_object_end(json);
-    unpack(&p);
+    bench_unpack(&p);
 }
 
 /* As other allocators were measured at random sizes: all memory taken at the start. */
@@ -398,14 +237,16 @@ static void bench_reserved(struct ull_json *json, struct ull__device *device, co
                            const struct trace *trace, unsigned int repeats)
 {
     struct ull_pool_options options;
-    struct player p = {.pool = NULL};
+    struct bench_player p = {.allocator = NULL};
     unsigned int last_mapping;
-    pack(&p, trace);
+    bench_pack(&p, trace);
     ull_pool_options_init(&options);
     options.growth = false;
     options.reserve = RESERVE;
-    if (ull_pool_create(device, &options, &p.pool, NULL) != ULL_OK)
+    struct ull_pool *pool;
+    if (ull_pool_create(device, &options, &pool, NULL) != ULL_OK)
         bench_die(name, "no memory");
+    p.allocator = pool;
     double ns = repeat(&p, repeats, &last_mapping);
     ull__json_object(json);
     ull__json_key(json, "trace");
@@ -420,49 +261,13 @@ static void bench_reserved(struct ull_json *json, struct ull__device *device, co
     ull__json_number(json, ns);
     ull__json_key(json, "own_ns");
     ull__json_number(json, own_ns(&p));
-    latencies(json, &p);
+    bench_latencies(json, &p, play);
     ull__json_object_end(json);
-    ull_pool_destroy(p.pool);
-    unpack(&p);
+    ull_pool_destroy(p.allocator);
+    bench_unpack(&p);
 }
 
-/* --- random sizes ----------------------------------------------------------------------------------------- */
-
-static uint64_t random_state = 0x9e3779b97f4a7c15ull;
-
-static uint64_t random_next(void)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
-
-/* Sizes from 256 B to 64 MiB, as many between a power of two and the next as between any others. */
-static struct trace random_trace(void)
-{
-    struct trace trace = {.slots = RANDOM_LIVE};
-    uint64_t *sizes = calloc(RANDOM_LIVE, sizeof *sizes), live = 0;
-    trace.events = calloc(RANDOM_OPERATIONS, sizeof *trace.events);
-    if (!sizes || !trace.events)
-        bench_die("random", "no memory");
-    while (trace.count + 1 < RANDOM_OPERATIONS) {
-        uint32_t slot = (uint32_t)(random_next() % RANDOM_LIVE);
-        if (sizes[slot]) {
-            trace.events[trace.count++] = (struct trace_event){.slot = slot};
-            live -= sizes[slot];
-        }
-        uint64_t power = (uint64_t)256 << random_next() % 18;
-        sizes[slot] = power + random_next() % power;
-        live += sizes[slot];
-        trace.events[trace.count++] =
-            (struct trace_event){.size = sizes[slot], .slot = slot, .allocates = true};
-        if (live > trace.peak_bytes)
-            trace.peak_bytes = live;
-    }
-    free(sizes);
-    return trace;
-}
+/* ---------------------------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
 {
@@ -496,7 +301,7 @@ int main(int argc, char **argv)
         }
     }
     if (random_sizes) {
-        struct trace trace = random_trace();
+        struct trace trace = bench_random_trace();
         bench(&json, device, "random", &trace, repeats < 5 ? repeats : 5, memory);
         bench_reserved(&json, device, "random, 80 GiB from the start", &trace, 5);
         free(trace.events);
