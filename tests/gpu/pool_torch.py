@@ -127,10 +127,10 @@ def train(args):
     synchronize = torch.cuda.synchronize if cuda else lambda: None
     model, make_loss = make(torch, args.model, args.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    losses, times, maps = [], [], []
+    losses, times, host_times, maps = [], [], [], []
     for step in range(args.steps):
         synchronize()
-        start = time.perf_counter()
+        start, host_start = time.perf_counter(), time.process_time()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(args.device, dtype=torch.bfloat16):
             loss = make_loss(step)
@@ -138,14 +138,17 @@ def train(args):
         optimizer.step()
         synchronize()
         times.append(time.perf_counter() - start)
+        host_times.append(time.process_time() - host_start)
         losses.append(loss.item().hex())
         if args.allocator == "ullage" and cuda:
             counts = ullage.stats()
             maps.append(counts["maps"] + counts["unmaps"])
+    warm = min(WARM, args.steps // 2)
     result = {
         "model": args.model,
         "allocator": args.allocator,
-        "step_ms": statistics.median(times[min(WARM, args.steps // 2) :]) * 1e3,
+        "step_ms": statistics.median(times[warm:]) * 1e3,
+        "host_ms": statistics.median(host_times[warm:]) * 1e3,  # of processors, all threads
         "losses": losses,
     }
     if cuda:
@@ -177,21 +180,22 @@ def compare(path):
             if result["model"] == model:
                 runs.setdefault(result["allocator"], []).append(result)
         print(
-            "{:12} {:11} {:>10} {:>10} {:>7} {:>9}".format(
-                model, "allocator", "held MiB", "in use", "ratio", "step ms"
+            "{:12} {:11} {:>10} {:>10} {:>7} {:>9}  {}".format(
+                model, "allocator", "held MiB", "in use", "ratio", "step ms", "of processors"
             )
         )
         for allocator, repeats in runs.items():
             first = repeats[0]
             held, used = first.get("peak_held", 0), first.get("peak_in_use", 0)
             print(
-                "{:12} {:11} {:10.1f} {:10.1f} {:7.3f} {:>9}".format(
+                "{:12} {:11} {:10.1f} {:10.1f} {:7.3f} {:>9}  {}".format(
                     "",
                     allocator,
                     held / 2**20,
                     used / 2**20,
                     held / used if used else 0,
                     "/".join("{:.2f}".format(run["step_ms"]) for run in repeats),
+                    "/".join("{:.1f}".format(run.get("host_ms", 0)) for run in repeats),
                 )
             )
         if "ullage" not in runs:
