@@ -194,6 +194,119 @@ static void small_freed(struct ull_pool *pool, uint32_t first, uint32_t end, uin
         give_back(pool, first, end, lane, seq);
 }
 
+/* --- pages in parts -------------------------------------------------------------------------------------- */
+
+/* A page that c touches at one of its ends. */
+struct edge {
+    uint64_t from, to;
+    uint16_t lane; /* what its parts are to wait for */
+};
+
+static bool is_part(const struct ull__chunk *c, uint16_t lane)
+{
+    return c && c->state == ULL_FREE && (c->lane == lane || c->lane == ULL_CLEAN);
+}
+
+/* Is all of the page c, or free for the lane? */
+static bool is_covered(const struct ull__chunk *c, const struct edge *edge)
+{
+    const struct ull__chunk *low = c, *high = c;
+    while (low->address > edge->from && is_part(low->prev, edge->lane))
+        low = low->prev;
+    while (high->address + high->size < edge->to && is_part(high->next, edge->lane))
+        high = high->next;
+    return low->address <= edge->from && high->address + high->size >= edge->to;
+}
+
+/* The page at the lower or the upper end of c, if it goes on there and could be united. */
+static bool find_edge(const struct ull_pool *pool, const struct ull__chunk *c, bool upper,
+                      uint16_t lane, struct edge *edge)
+{
+    const struct ull__chunk *other = upper ? c->next : c->prev;
+    uint64_t at = upper ? c->address + c->size : c->address;
+    uint64_t from = (at - pool->base) & ~(pool->page_bytes - 1);
+    if (!other || other->state != ULL_FREE || from == at - pool->base)
+        return false;
+    edge->from = pool->base + from;
+    edge->to = edge->from + pool->page_bytes;
+    edge->lane = lane | other->lane;
+    return (lane == ULL_CLEAN || is_part(other, lane)) && edge->lane != ULL_CLEAN &&
+           pool->lanes[edge->lane].graph == 0 && is_covered(c, edge);
+}
+
+/* The part of a free chunk that lies in the page waits for its lane too. */
+static void relabel_part(struct ull_pool *pool, struct ull__chunk *part, const struct edge *edge,
+                         uint64_t seq)
+{
+    ull__free_remove(pool, part);
+    if (part->address < edge->from) {
+        struct ull__chunk *lower = part;
+        part = ull__chunk_split(pool, part, edge->from);
+        ull__free_insert(pool, lower);
+    }
+    if (part->address + part->size > edge->to)
+        ull__free_insert(pool, ull__chunk_split(pool, part, edge->to));
+    part->state = ULL_SWEPT;
+    ull__make_free(pool, part, edge->lane, seq, 0, 0);
+}
+
+/* All parts of the page that nobody waits for; c is not among them. */
+static void relabel_parts(struct ull_pool *pool, const struct ull__chunk *c,
+                          const struct edge *edge, uint64_t seq)
+{
+    for (struct ull__chunk *at = c->next; is_part(at, edge->lane) && at->address < edge->to;) {
+        if (at->lane == ULL_CLEAN) {
+            relabel_part(pool, at, edge, seq);
+            at = c->next;
+        } else {
+            at = at->next;
+        }
+    }
+    for (struct ull__chunk *at = c->prev;
+         is_part(at, edge->lane) && at->address + at->size > edge->from;) {
+        if (at->lane == ULL_CLEAN) {
+            relabel_part(pool, at, edge, seq);
+            at = c->prev;
+        } else {
+            at = at->prev;
+        }
+    }
+}
+
+/* c waits for nobody, its neighbour does: the part of c that lies in the page is freed for that one's lane. */
+static struct ull__chunk *give_part(struct ull_pool *pool, struct ull__chunk *c, bool upper,
+                                    const struct edge *edge)
+{
+    uint64_t seq = upper ? c->next->seq : c->prev->seq;
+    struct ull__chunk *part = c;
+    if (upper)
+        part = ull__chunk_split(pool, c, edge->from);
+    else
+        c = ull__chunk_split(pool, c, edge->to);
+    ull__make_free(pool, part, edge->lane, seq, 0, 0);
+    return c;
+}
+
+struct ull__chunk *ull__pages_unite(struct ull_pool *pool, struct ull__chunk *c, uint16_t *lane,
+                                    uint64_t *seq)
+{
+    for (int upper = 0; upper < 2; upper++) {
+        struct edge edge;
+        if (!find_edge(pool, c, upper, *lane, &edge))
+            continue;
+        bool inside = c->address >= edge.from && c->address + c->size <= edge.to;
+        if (*lane == ULL_CLEAN && !inside) {
+            c = give_part(pool, c, upper, &edge);
+            continue;
+        }
+        if (*lane == ULL_CLEAN)
+            *seq = upper ? c->next->seq : c->prev->seq;
+        *lane = edge.lane;
+        relabel_parts(pool, c, &edge, *seq);
+    }
+    return c;
+}
+
 /* --- taking and freeing -------------------------------------------------------------------------------- */
 
 static void slots_freed(struct ull_pool *pool, uint8_t tier, uint32_t first, uint32_t end,

@@ -19,6 +19,12 @@ void ull__slots_joined(struct ull_pool *pool, struct ull__chunk *c, uint64_t add
 /* c is in use; with the rest, NULL if there is none, it was a free chunk that ended at `end`. */
 void ull__slots_taken(struct ull_pool *pool, const struct ull__chunk *c, struct ull__chunk *rest,
                       uint64_t end);
+/*
+ * c, in no bins, is about to be free for *lane behind *seq, and there are several streams. Pages at its ends that would be free
+ * but for being in parts of which only some wait for a stream wait for that as a whole. What is left of c.
+ */
+struct ull__chunk *ull__pages_unite(struct ull_pool *pool, struct ull__chunk *c, uint16_t *lane,
+                                    uint64_t *seq);
 
 static inline __attribute__((always_inline)) struct ull__chunk *
 ull__split_here(struct ull_pool *pool, struct ull__chunk *c, uint64_t address)
@@ -87,6 +93,8 @@ ull__make_free_here(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, 
 {
     if (__builtin_expect(c->tier == ULL_VIEW && pool->lent > 0, 0))
         c = ull__share_return(pool, c, lane, seq);
+    if (__builtin_expect(pool->crowded, 0))
+        c = ull__pages_unite(pool, c, &lane, &seq);
     uint64_t address = c->address, end = address + c->size;
     struct ull__chunk *prev = c->prev, *next = c->next;
     c->lane = lane;

@@ -100,6 +100,49 @@ static void halves_of_a_page_after_a_stream_ended(void **state)
     get_on(w, PAGE, w->streams[0]);
 }
 
+/* 2.5 pages and the half page behind them, all that a pool of 4 pages has but for one; both streams have been seen. */
+static void *halves(struct world *w, ull__stream first, void **half)
+{
+    w->options.limit = w->options.reserve = 4 * PAGE;
+    w->options.small_bytes = w->options.wait_ns = 0;
+    start(w);
+    w->pool->fronts_forced = false; /* a front would keep the half */
+    ull_pool_free(w->pool, get_on(w, PAGE, w->streams[1]), w->streams[1]);
+    void *p = get_on(w, 5 * PAGE / 2, first);
+    *half = get_on(w, PAGE / 2, w->streams[0]);
+    assert_ptr_equal(*half, (char *)p + 5 * PAGE / 2);
+    get_on(w, PAGE, w->streams[0]);
+    return p;
+}
+
+/* A half for which nobody waits and one that waits for a stream are a page for that stream; whole pages stay as they are. */
+static void halves_of_a_page_wait_together(void **state)
+{
+    struct world *w = *state;
+    void *half, *p = halves(w, w->streams[0], &half);
+    ull_pool_free(w->pool, p, w->streams[0]);
+    ull_pool_trim(w->pool, 1, NULL); /* it has passed, and the reserve is not given back */
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, half, w->streams[0]);
+    assert_ptr_equal(get_on(w, PAGE, w->streams[0]), (char *)p + 2 * PAGE);
+    assert_ptr_equal(get_on(w, 2 * PAGE, w->streams[1]), p);
+}
+
+/* The same when the first half passes after the other one was freed. */
+static void half_of_a_page_passes_later(void **state)
+{
+    struct world *w = *state;
+    void *half, *p = halves(w, w->streams[1], &half);
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, p, w->streams[1]);
+    ull_pool_free(w->pool, half, w->streams[0]);
+    ull_pool_trim(w->pool, 1, NULL);
+    ull__device_host_advance(w->device, w->streams[1], 1);
+    ull_pool_trim(w->pool, 1, NULL);
+    assert_ptr_equal(get_on(w, PAGE, w->streams[0]), (char *)p + 2 * PAGE);
+    assert_ptr_equal(get_on(w, 2 * PAGE, w->streams[0]), p);
+}
+
 /* pytorch/pytorch#147168: memory that a second stream used comes back as soon as that has passed. */
 static void use_on_a_second_stream(void **state)
 {
@@ -269,6 +312,8 @@ int main(void)
         TEST(does_not_wait_when_told_so),
         TEST(waits_above_a_lowered_limit),
         TEST(halves_of_a_page_after_a_stream_ended),
+        TEST(halves_of_a_page_wait_together),
+        TEST(half_of_a_page_passes_later),
         TEST(use_on_a_second_stream),
         TEST(idle_stream_strands_nothing),
         TEST(trim_leaves_what_is_pending),
