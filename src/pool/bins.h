@@ -15,8 +15,10 @@
  *
  * What is smaller than whatever was asked for so far is a crumb: not sorted, but in a list at bin 0, which nothing else
  * has. Best fit leaves many of those over among large chunks, and most are joined with a neighbour before anybody could
- * want them. A request for less sorts those that it could have (ull__bins_sort_from); that goes by powers of two, so it
- * happens a few times.
+ * want them. From the first request for less on what it could have is sorted as it comes (`least`; by powers of two, so
+ * that happens a few times). What is there already is sorted a few at a time (ull__bins_sort), by requests that are small
+ * enough to have it (`sorted`); others do not notice. Meanwhile such a request may get a larger chunk than the best. One
+ * that finds nothing may take no page and must not be refused until all is sorted (ull__bins_sort_all).
  */
 #ifndef ULLAGE_BINS_H
 #define ULLAGE_BINS_H
@@ -32,13 +34,17 @@ enum {
     ULL_UNIT = 1 << ULL_UNIT_SHIFT,
     ULL_STEP_SHIFT = 8,
     ULL_STEPS = 1 << ULL_STEP_SHIFT,
-    ULL_BINS = 4096
+    ULL_BINS = 4096,
+    ULL_SORT = 32 /* so many crumbs are sorted by one request */
 };
 
 struct ull__bins {
-    uint64_t words;               /* bit w: bits[w] is not 0 */
-    unsigned int heaps;           /* bins before that one have heaps; at most ULL_STEPS */
-    unsigned int least;           /* bins before that one are empty: it would be crumbs */
+    uint64_t words;      /* bit w: bits[w] is not 0 */
+    unsigned int heaps;  /* bins before that one have heaps; at most ULL_STEPS */
+    unsigned int least;  /* what belongs before that bin is a crumb when it comes */
+    unsigned int sorted; /* no crumb, and nothing unsorted, belongs into a bin from that one on */
+    unsigned int listed; /* nor does a crumb into one from that one on; least <= listed <= sorted */
+    struct ull__chunk *unsorted; /* crumbs that may be none any more, or NULL; more[0] has its bit then */
     uint64_t bits[ULL_BINS / 64]; /* what has any */
     uint64_t more[ULL_BINS / 64]; /* what has, or may have, more than one */
     struct ull__chunk *first[ULL_BINS];
@@ -149,15 +155,21 @@ static inline struct ull__chunk *ull__treap_find(struct ull__chunk *root, uint64
 
 /* --- crumbs ---------------------------------------------------------------------------------------------- */
 
-/* There is one already. first[0] came last; u.free.left is the next, u.free.right the one before. */
+/*
+ * There is one already, or something unsorted. first[0] came last, NULL if there are only unsorted ones; u.free.left is the
+ * next, u.free.right the one before.
+ */
 static inline void ull__crumb_add(struct ull__bins *bins, struct ull__chunk *c)
 {
     struct ull__chunk *next = bins->first[0];
     c->u.free.left = next;
     c->u.free.right = NULL;
-    bins->first[0] = next->u.free.right = c;
+    if (next)
+        next->u.free.right = c;
+    bins->first[0] = c;
 }
 
+/* Of the crumbs, or of what is unsorted. */
 static inline void ull__crumb_remove(struct ull__bins *bins, const struct ull__chunk *c)
 {
     struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
@@ -167,11 +179,33 @@ static inline void ull__crumb_remove(struct ull__bins *bins, const struct ull__c
         before->u.free.left = next;
         return;
     }
-    bins->first[0] = next;
-    if (!next) {
+    if (c == bins->unsorted)
+        bins->unsorted = next;
+    else
+        bins->first[0] = next;
+    if (!next && !bins->first[0] && !bins->unsorted) {
         bins->more[0] &= ~(uint64_t)1;
         ull__bins_clear(bins, 0);
     }
+}
+
+/* All crumbs are to be sorted. Nothing is unsorted so far. */
+static inline void ull__crumbs_unsort(struct ull__bins *bins)
+{
+    bins->listed = bins->least;
+    if (bins->bits[0] & 1) {
+        bins->unsorted = bins->first[0];
+        bins->first[0] = NULL;
+        bins->more[0] |= 1;
+    }
+}
+
+/* What comes is a crumb if it belongs before that bin. */
+static inline void ull__crumbs_below(struct ull__bins *bins, unsigned int bin)
+{
+    bins->least = bin;
+    bins->listed = bin > bins->listed ? bin : bins->listed;
+    bins->sorted = bin > bins->sorted ? bin : bins->sorted;
 }
 
 /* --- putting in and taking out --------------------------------------------------------------------------- */
@@ -269,20 +303,41 @@ static inline __attribute__((always_inline)) void ull__bins_remove(struct ull__b
         ull__bins_clear(bins, bin);
 }
 
+/* Puts a list of crumbs before a list that is linked by u.free.right alone, in no order. */
+static inline struct ull__chunk *ull__crumbs_before(struct ull__chunk *crumbs, struct ull__chunk *all)
+{
+    while (crumbs) {
+        struct ull__chunk *next = crumbs->u.free.left;
+        crumbs->u.free.right = all;
+        all = crumbs;
+        crumbs = next;
+    }
+    return all;
+}
+
 /* Empties a bin: its chunks, linked by u.free.right in no order. */
 static inline struct ull__chunk *ull__bin_take_all(struct ull__bins *bins, unsigned int bin)
 {
-    struct ull__chunk *all = bins->first[bin], *c = all->u.free.left;
+    struct ull__chunk *all = bins->first[bin], *c;
+    if (bin == 0) {
+        all = ull__crumbs_before(all, ull__crumbs_before(bins->unsorted, NULL));
+        bins->unsorted = NULL;
+        bins->listed = bins->sorted = bins->least;
+        bins->more[0] &= ~(uint64_t)1;
+        ull__bins_clear(bins, 0);
+        return all;
+    }
+    c = all->u.free.left;
     all->u.free.right = NULL;
-    while (c) { /* a treap turns into a list by rotations; crumbs are one */
+    while (c) { /* a treap turns into a list by rotations */
         struct ull__chunk *left = c->u.free.left;
-        if (left && bin != 0) {
+        if (left) {
             c->u.free.left = left->u.free.right;
             left->u.free.right = c;
             c = left;
             continue;
         }
-        struct ull__chunk *next = bin != 0 ? c->u.free.right : left;
+        struct ull__chunk *next = c->u.free.right;
         c->u.free.right = all;
         all = c;
         c = next;
@@ -297,6 +352,37 @@ static inline struct ull__chunk *ull__bin_take_all(struct ull__bins *bins, unsig
     bins->more[bin / 64] &= ~ull__bin_bit(bin);
     ull__bins_clear(bins, bin);
     return all;
+}
+
+/* --- sorting crumbs -------------------------------------------------------------------------------------- */
+
+/* Sorts at most so many crumbs, for a request that belongs into that bin, which is before `sorted`. */
+__attribute__((noinline, unused)) static void ull__bins_sort(struct ull__bins *bins,
+                                                             unsigned int bin, uint64_t most)
+{
+    if (bin < bins->least)
+        bins->least = bin < ULL_STEPS ? 1u << (31 - __builtin_clz(bin | 1)) : bin & ~(ULL_STEPS - 1u);
+    for (; most > 0; most--) {
+        if (!bins->unsorted && bins->listed > bins->least)
+            ull__crumbs_unsort(bins); /* also those that came while others were sorted */
+        struct ull__chunk *c = bins->unsorted;
+        if (!c) {
+            bins->sorted = bins->least;
+            return;
+        }
+        ull__crumb_remove(bins, c);
+        ull__bins_insert(bins, c);
+    }
+}
+
+/* Sorts all that a request for the size could have; true if that may be anything. */
+static inline bool ull__bins_sort_all(struct ull__bins *bins, uint64_t size)
+{
+    unsigned int bin = ull__bin_of(size);
+    if (!bins->words || bin >= bins->sorted)
+        return false;
+    ull__bins_sort(bins, bin, UINT64_MAX);
+    return true;
 }
 
 /* --- finding --------------------------------------------------------------------------------------------- */
@@ -331,19 +417,6 @@ static inline unsigned int ull__bins_before(const struct ull__bins *bins, unsign
     return word * 64 + 63 - (unsigned int)__builtin_clzll(here);
 }
 
-/* Sorts crumbs from that bin on, or from the power of two before it. */
-__attribute__((noinline, unused)) static void ull__bins_sort_from(struct ull__bins *bins,
-                                                                  unsigned int bin)
-{
-    bins->least = bin < ULL_STEPS ? 1u << (31 - __builtin_clz(bin | 1)) : bin & ~(ULL_STEPS - 1u);
-    struct ull__chunk *c = bins->bits[0] & 1 ? ull__bin_take_all(bins, 0) : NULL;
-    while (c) {
-        struct ull__chunk *next = c->u.free.right;
-        ull__bins_insert(bins, c);
-        c = next;
-    }
-}
-
 /* Of a bin whose first one is less than (size, address): the smallest of at least that, or NULL. */
 __attribute__((noinline, unused)) static struct ull__chunk *
 ull__bin_find_more(const struct ull__bins *bins, unsigned int bin, uint64_t size, uint64_t address)
@@ -356,15 +429,15 @@ ull__bin_find_more(const struct ull__bins *bins, unsigned int bin, uint64_t size
     return other && (!c || other->address < c->address) ? other : c;
 }
 
-/* The smallest chunk of at least (size, address) in that order, or NULL. */
+/* The smallest chunk of at least (size, address) in that order, of those that are sorted; or NULL. */
 static inline struct ull__chunk *ull__bins_find(struct ull__bins *bins, uint64_t size,
                                                 uint64_t address)
 {
     if (!bins->words)
         return NULL;
     unsigned int bin = ull__bin_of(size);
-    if (__builtin_expect(bin < bins->least, 0))
-        ull__bins_sort_from(bins, bin);
+    if (__builtin_expect(bin < bins->sorted, 0))
+        ull__bins_sort(bins, bin, ULL_SORT);
     unsigned int at = ull__bins_next(bins, bin);
     if (at == ULL_BINS)
         return NULL;

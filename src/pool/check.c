@@ -32,7 +32,8 @@ __attribute__((format(printf, 3, 4))) static void expect(struct findings *f, boo
 static bool is_crumb(const struct ull__bins *bins, const struct ull__chunk *c)
 {
     const struct ull__chunk *next = c->u.free.left, *before = c->u.free.right;
-    return (before ? before->u.free.left : bins->first[0]) == c && (!next || next->u.free.right == c);
+    bool linked = before ? before->u.free.left == c : bins->first[0] == c || bins->unsorted == c;
+    return linked && (!next || next->u.free.right == c) && ull__bin_of(c->size) < bins->sorted;
 }
 
 static bool is_in_heap(const struct ull__heap *heap, const struct ull__chunk *c)
@@ -44,13 +45,14 @@ static bool is_in_heap(const struct ull__heap *heap, const struct ull__chunk *c)
 }
 
 /* The first; else behind it, in the heap where it says or in the treap. Or among the crumbs. */
-static bool in_bin(const struct ull__bins *bins, unsigned int bin, const struct ull__chunk *c)
+static bool in_bin(const struct ull__bins *bins, const struct ull__chunk *c)
 {
-    const struct ull__chunk *first = bins->first[bin];
-    if (c->bin != bin)
-        return false;
+    unsigned int bin = c->bin;
     if (bin == 0)
         return is_crumb(bins, c);
+    if (bin != ull__bin_of(c->size))
+        return false;
+    const struct ull__chunk *first = bins->first[bin];
     if (c == first)
         return true;
     if (!(bins->more[bin / 64] >> (bin % 64) & 1) || ull__chunk_before(c->size, c->address, first))
@@ -61,6 +63,18 @@ static bool in_bin(const struct ull__bins *bins, unsigned int bin, const struct 
     while (root && root != c)
         root = ull__chunk_before(c->size, c->address, root) ? root->u.free.left : root->u.free.right;
     return root == c;
+}
+
+static void check_crumbs(const struct ull__bins *bins, struct findings *f)
+{
+    bool any = bins->bits[0] & 1, many = bins->more[0] & 1;
+    expect(f, bins->least <= bins->listed && bins->listed <= bins->sorted,
+           "crumbs below %u, %u, %u", bins->least, bins->listed, bins->sorted);
+    expect(f, !bins->unsorted || many, "crumbs are unsorted, and there are none");
+    expect(f, !many || (any && (bins->first[0] || bins->unsorted)), "many crumbs are none");
+    for (const struct ull__chunk *c = any ? bins->first[0] : NULL; c; c = c->u.free.left)
+        expect(f, ull__bin_of(c->size) < bins->listed, "crumb %llx is too large",
+               (unsigned long long)c->address);
 }
 
 static bool in_a_table(const struct ull_pool *pool, const struct ull__chunk *c)
@@ -91,13 +105,12 @@ static void check_chunk(struct ull_pool *pool, const struct ull__chunk *c, struc
     uint32_t end = ull__slot_down(pool, c->address + c->size);
     if (c->state == ULL_FREE) {
         const struct ull__bins *bins = pool->lanes[c->lane].bins[c->tier];
-        unsigned int bin = ull__bin_of(c->size);
-        bin = bin < bins->least ? 0 : bin;
+        unsigned int bin = c->bin;
         expect(f,
                c->lane == ULL_CLEAN || pool->lanes[c->lane].graph ||
                    c->seq > pool->lanes[c->lane].passed,
                "free chunk %llx waits for what has passed", at);
-        expect(f, in_bin(bins, bin, c), "free chunk %llx is not in its bin", at);
+        expect(f, in_bin(bins, c), "free chunk %llx is not in its bin", at);
         expect(f, bins->bits[bin / 64] >> (bin % 64) & 1 && bins->words >> (bin / 64) & 1,
                "bin %u has no bit", bin);
     }
@@ -255,8 +268,11 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
         check_page(pool, i, &free_pages, &f);
     }
     free_pages += pool->retained != NONE;
-    for (uint32_t i = 0; i < pool->lane_count; i++)
+    for (uint32_t i = 0; i < pool->lane_count; i++) {
         lanes += pool->lanes[i].free_bytes;
+        for (int tier = 0; tier < ULL_TIERS; tier++)
+            check_crumbs(pool->lanes[i].bins[tier], &f);
+    }
     expect(&f, held == pool->held, "%llu pages held, not %llu", (unsigned long long)held,
            (unsigned long long)pool->held);
     expect(&f, free_pages == pool->free_pages, "%llu free pages, not %llu",

@@ -3,7 +3,7 @@
  *
  * Latencies go into buckets of an eighth of a power of two, so a percentile is right to 12 %. One operation
  * in 128 is timed and counts for 128; those that go beyond the bins are all timed, so that the slow ones are
- * never missed, but for the few that sort crumbs (bins.h). The average of what is in use is over operations, not over time.
+ * never missed. The average of what is in use is over operations, not over time.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,11 +24,57 @@ uint64_t ull__now(const struct ull_pool *pool)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Chunks of fronts, which are no crumbs. */
+static uint64_t chunks_of_fronts(struct ull_pool *pool)
+{
+    uint64_t count = 0;
+    for (unsigned int i = 0; i < pool->front_count; i++) {
+        struct ull__front *f = pool->fronts[i];
+        ull__lock(&f->lock);
+        count += f->live.count + f->free_count + f->stock_count;
+        ull__unlock(&f->lock);
+    }
+    return count;
+}
+
+static void crumbs_below(struct ull_pool *pool, uint32_t lane, unsigned int bin)
+{
+    for (int tier = 0; tier < ULL_TIERS; tier++)
+        ull__crumbs_below(pool->lanes[lane].bins[tier], bin);
+}
+
+/*
+ * Statistics and requests that find nothing look at all crumbs, so there are no more than ULL_CRUMBS, and what came
+ * since somebody looked. They are not counted: that would take 3 ns of each operation. What is not in use is as good. And
+ * now and then what is asked for is taken to be large again, until a request shows that it is not: a program that
+ * asked for little once has crumbs again.
+ */
+static void review_crumbs(struct ull_pool *pool)
+{
+    bool review = pool->clock % ULL_REVIEW == 0;
+    if (pool->front_count > 0 && !review) /* they have locks */
+        return;
+    uint64_t most = pool->chunk_count - pool->live.count - chunks_of_fronts(pool);
+    if (!pool->crumbless && most > ULL_CRUMBS) {
+        for (uint32_t i = 0; i < pool->lane_count; i++)
+            crumbs_below(pool, i, 1);
+        pool->crumbless = true;
+    }
+    if (!review || (pool->crumbless && most > ULL_CRUMBS / 2))
+        return;
+    if (!pool->crumbless)
+        return;
+    pool->crumbless = false;
+    crumbs_below(pool, ULL_CLEAN, ull__bin_of(pool->page_bytes));
+    crumbs_below(pool, pool->last_lane, ull__bin_of(pool->page_bytes));
+}
+
 uint64_t ull__tick(struct ull_pool *pool)
 {
     uint64_t now = ull__now(pool);
     if (pool->clock % ULL_REVIEW == 0)
         ull__fronts_review(pool);
+    review_crumbs(pool);
     ull__lanes_poll(pool);
     ull__idle(pool, now);
     return now;
@@ -78,10 +124,9 @@ static uint64_t percentile(const struct ull_pool *pool, uint64_t of_1000)
 
 /* --- statistics --------------------------------------------------------------------------------------- */
 
-static uint64_t largest_crumb(const struct ull__bins *bins)
+static uint64_t larger_crumb(const struct ull__chunk *c, uint64_t largest)
 {
-    uint64_t largest = 0;
-    for (const struct ull__chunk *c = bins->first[0]; c; c = c->u.free.left)
+    for (; c; c = c->u.free.left)
         largest = c->size > largest ? c->size : largest;
     return largest;
 }
@@ -89,14 +134,15 @@ static uint64_t largest_crumb(const struct ull__bins *bins)
 static uint64_t largest_in(const struct ull__bins *bins)
 {
     unsigned int last = ull__bins_before(bins, ULL_BINS);
+    uint64_t largest = 0;
     if (last == ULL_BINS)
         return 0;
-    if (last == 0)
-        return largest_crumb(bins);
+    if (last < bins->sorted && bins->bits[0] & 1)
+        largest = larger_crumb(bins->unsorted, larger_crumb(bins->first[0], 0));
     const struct ull__chunk *c = bins->first[last];
-    for (const struct ull__chunk *more = c->u.free.left; more; more = more->u.free.right)
+    for (const struct ull__chunk *more = last ? c->u.free.left : NULL; more; more = more->u.free.right)
         c = more;
-    return c->size;
+    return c && c->size > largest ? c->size : largest;
 }
 
 uint64_t ull__largest_free(const struct ull_pool *pool)

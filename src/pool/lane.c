@@ -61,7 +61,7 @@ uint16_t ull__lane_new(struct ull_pool *pool, ull__stream stream, uint64_t graph
         /* Chunks of whole pages are asked for in the order of sizes (build.c), which a heap and a list do not know. */
         unsigned int page = ull__bin_of(pool->page_bytes);
         lane->bins[tier]->heaps = page < ULL_STEPS ? page : ULL_STEPS;
-        lane->bins[tier]->least = page;
+        ull__crumbs_below(lane->bins[tier], pool->crumbless ? 1 : page);
     }
     /* Numbers go on where the last user of this place stopped: old chunks may still bear them. */
     lane->stream = stream;

@@ -234,7 +234,9 @@ ull_status ull_pool_prewarm(struct ull_pool *pool, uint64_t bytes)
         ull__lanes_want(pool, (uint16_t)-1);
         ull__retained_return(pool);
         status = ULL_OK;
-        if (!ull__bins_find(pool->lanes[ULL_CLEAN].bins[ULL_HOME], size, 0))
+        struct ull__bins *home = pool->lanes[ULL_CLEAN].bins[ULL_HOME];
+        ull__bins_sort_all(home, size);
+        if (!ull__bins_find(home, size, 0))
             status = ull__build(pool, size, ULL_UNIT, ULL_CLEAN, &shortage, &c);
         if (c && c->state == ULL_SWEPT) /* a view: its pages go home and the mapping stays */
             ull__make_free(pool, c, c->lane, c->seq, 0, 0);

@@ -84,6 +84,7 @@ enum {
     ULL_LATENCY_BUCKETS = 40 * 8,
     ULL_SAMPLE = 128,
     ULL_REVIEW = 64 * ULL_SAMPLE,
+    ULL_CRUMBS = 8192, /* free chunks; where there are more, no chunk becomes a crumb (count.c) */
     ULL_FRONTS = 16
 };
 enum { ULL_LINE = 64 };
@@ -157,6 +158,7 @@ struct ull_pool {
     uint16_t last_lane;      /* that lane, its own, unless it is 0: see ull__lane_find */
     uint32_t lane_count, lane_capacity, streams;
     bool crowded; /* there was a second stream some time; from then on only like is joined with like */
+    bool crumbless; /* so many chunks are free that all are sorted as they come */
     uint64_t last_graph;
     struct ull__use *uses;
     uint32_t use_count, use_capacity, unused_use;

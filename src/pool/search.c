@@ -44,7 +44,7 @@ static bool fits(const struct ull_pool *pool, const struct ull__chunk *c, uint64
 }
 
 /* The best fit at an alignment: a few are looked at in order, then one is taken that must do. */
-static struct ull__chunk *find_aligned(const struct ull_pool *pool, struct ull__bins *bins,
+static struct ull__chunk *look_aligned(const struct ull_pool *pool, struct ull__bins *bins,
                                        const struct ull__need *need)
 {
     struct ull__chunk *c = ull__bins_find(bins, need->size, 0);
@@ -54,6 +54,18 @@ static struct ull__chunk *find_aligned(const struct ull_pool *pool, struct ull__
         c = ull__bins_find(bins, c->size, c->address + 1);
     }
     return c ? ull__bins_find(bins, need->size + need->alignment - ULL_UNIT, 0) : NULL;
+}
+
+/* What is sorted while it looks on may be one that it has gone past. */
+static struct ull__chunk *find_aligned(const struct ull_pool *pool, struct ull__bins *bins,
+                                       const struct ull__need *need)
+{
+    bool sorted = ull__bin_of(need->size) >= bins->sorted;
+    struct ull__chunk *c = look_aligned(pool, bins, need);
+    if (c || sorted)
+        return c;
+    ull__bins_sort_all(bins, need->size);
+    return look_aligned(pool, bins, need);
 }
 
 static inline struct ull__chunk *find_in(const struct ull_pool *pool, uint16_t lane,
@@ -101,6 +113,28 @@ struct ull__chunk *ull__need_find(const struct ull_pool *pool, const struct ull_
 }
 
 /* --- when nothing is found at once ---------------------------------------------------------------------- */
+
+/* Sorts all crumbs there that the request could have; true if there may be any. */
+static bool sort_tier(struct ull_pool *pool, unsigned int tier, const struct ull__need *need)
+{
+    bool own = ull__bins_sort_all(pool->lanes[need->lane].bins[tier], need->size);
+    return ull__bins_sort_all(pool->lanes[ULL_CLEAN].bins[tier], need->size) || own;
+}
+
+static bool sort_left_over(struct ull_pool *pool, const struct ull__need *need)
+{
+    bool home = sort_tier(pool, ULL_HOME, need);
+    return sort_tier(pool, ULL_VIEW, need) || home;
+}
+
+/* As ull__need_find, which may not have seen all crumbs. Elsewhere nothing is sorted for less than is asked for there. */
+static struct ull__chunk *find_sorted(struct ull_pool *pool, const struct ull__need *need)
+{
+    bool any = need->small && sort_tier(pool, ULL_SMALL, need);
+    if (!need->small || need->size > pool->page_bytes / ULL_MEDIUM)
+        any = sort_left_over(pool, need) || any;
+    return any ? ull__need_find(pool, need) : NULL;
+}
 
 /* Gives back what is above a limit that was lowered. */
 static bool within_limit(struct ull_pool *pool)
@@ -152,6 +186,9 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ull__nee
     *shortage = (struct ull__shortage){.needed = ull__pages_for(pool, need->size)};
     if (!within_limit(pool))
         return NULL;
+    c = find_sorted(pool, need);
+    if (c)
+        return c;
     enum ull__loose kind = need->small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE;
     c = find_in_fronts(pool, need, kind);
     if (c)
@@ -173,6 +210,8 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ull__nee
         return c;
     if (need->small) {
         ull__build_small(pool, need->lane, shortage, &c);
+        if (!c)
+            sort_left_over(pool, need);
         return c ? c : ull__need_left_over(pool, need);
     }
     if (pool->retained != (uint32_t)ULL_NONE) {

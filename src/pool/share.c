@@ -59,6 +59,7 @@ static uint64_t end_of_page(const struct ull_pool *pool, const struct ull__chunk
 static bool look(struct ull_pool *pool, struct ull__bins *bins, uint64_t over, uint16_t lane,
                  struct ull__plan *plan)
 {
+    ull__bins_sort_all(bins, over); /* a refusal comes next */
     struct ull__chunk *c = ull__bins_find(bins, over, 0);
     for (int i = 0; c && i < LOOKS; i++) {
         uint64_t bytes = end_of_page(pool, c);

@@ -154,28 +154,93 @@ static void test_no_memory_for_heaps(void **state)
     any(ULL_STEPS, true);
 }
 
-/* Nobody asks for less than `least`, which goes down while the bins are in use; what is below stays as it came. */
+static int crumbs(const struct ull__bins *bins)
+{
+    int count = 0;
+    for (int i = 0; i < CHUNKS; i++)
+        count += chunks[i].prev && chunks[i].bin == 0;
+    for (const struct ull__chunk *c = bins->bits[0] & 1 ? bins->first[0] : NULL; c; c = c->u.free.left)
+        assert_true(c->prev && ull__bin_of(c->size) < bins->listed);
+    return count;
+}
+
+/* As find, which sorts a few at most and may miss a better one meanwhile, but not if it has to find something. */
+static void is_nearly_as_expected(struct ull__bins *bins, uint64_t size)
+{
+    bool exact = ull__bin_of(size) >= bins->sorted;
+    int before = crumbs(bins);
+    const struct ull__chunk *c = ull__bins_find(bins, size, 0), *best = expected(size, 0);
+    int sorted = before - crumbs(bins);
+    assert_in_range(sorted, 0, exact ? 0 : ULL_SORT);
+    if (c != best) {
+        assert_false(exact);
+        assert_true(ull__bin_of(size) < bins->sorted);
+        assert_true(!c || !ull__chunk_before(c->size, c->address, best));
+        assert_true(ull__bins_sort_all(bins, size));
+        assert_false(ull__bins_sort_all(bins, size));
+        assert_ptr_equal(ull__bins_find(bins, size, 0), best);
+    }
+}
+
+/* Nobody asks for less than `least`, which goes down and up while the bins are in use; what is below stays as it came. */
 static void test_crumbs(void **state)
 {
     (void)state;
     struct ull__bins *bins = new_bins(ULL_STEPS);
-    uint64_t least = 4 * ULL_STEPS, sorted = 0;
-    bins->least = ull__bin_of(least * ULL_UNIT);
+    uint64_t least = 4 * ULL_STEPS;
+    int lowered = 0, missed = 0;
+    ull__crumbs_below(bins, ull__bin_of(least * ULL_UNIT));
     random_state = 0x9e3779b97f4a7c15ull;
     for (int i = 0; i < STEPS; i++) {
         step(bins);
         uint64_t size = (least + random_below(4 * ULL_STEPS)) * ULL_UNIT;
         if (i % 16 == 0)
-            assert_ptr_equal(ull__bins_find(bins, size, 0), expected(size, 0));
-        if (i % (STEPS / 16) == 0) {
-            for (struct ull__chunk *c = bins->first[0]; c; c = c->u.free.left)
-                assert_true(c->prev && c->size < least * ULL_UNIT);
-            assert_non_null(bins->first[0]);
+            is_nearly_as_expected(bins, size);
+        missed += bins->unsorted && i % 16 == 0;
+        if (i % (STEPS / 32) == 0) {
+            assert_true(crumbs(bins) > (i ? CHUNKS / 16 : 0));
             least = least * 3 / 4;
-            sorted += ull__bin_of(least * ULL_UNIT) < bins->least;
+            lowered += ull__bin_of(least * ULL_UNIT) < bins->least;
+        }
+        if (i % (STEPS / 2) == STEPS / 2 - 1) {
+            least = 4 * ULL_STEPS;
+            ull__crumbs_below(bins, ull__bin_of(least * ULL_UNIT));
         }
     }
-    assert_true(sorted > 2 && sorted < 16);
+    assert_in_range(lowered, 8, 32);
+    assert_in_range(missed, 100, STEPS / 16);
+    ull__bins_sort_all(bins, ULL_UNIT);
+    empty(bins);
+}
+
+/* All crumbs are sorted after as many requests for less as it takes, whatever comes and goes meanwhile. */
+static void test_crumbs_get_sorted(void **state)
+{
+    (void)state;
+    struct ull__bins *bins = new_bins(ULL_STEPS);
+    ull__crumbs_below(bins, ULL_STEPS);
+    random_state = 0x9e3779b97f4a7c15ull;
+    for (int i = 0; i < 8 * CHUNKS; i++)
+        step(bins);
+    int count = crumbs(bins);
+    assert_in_range(count, CHUNKS / 4, CHUNKS);
+    for (int i = 0; i <= 2 * count / ULL_SORT + 1; i++) {
+        step(bins);
+        ull__bins_find(bins, 2 * ULL_UNIT, 0);
+    }
+    assert_int_equal(bins->sorted, 2);
+    assert_null(bins->unsorted);
+    /* What is left is smaller, and may be taken out as a whole. */
+    count = crumbs(bins);
+    assert_true(count > 0);
+    ull__bins_find(bins, ULL_UNIT, 0);
+    assert_non_null(bins->unsorted);
+    for (struct ull__chunk *c = ull__bin_take_all(bins, 0), *next; c; c = next) {
+        next = c->u.free.right;
+        ull__bins_insert(bins, c);
+        assert_int_equal(c->bin, 1);
+    }
+    assert_int_equal(crumbs(bins), 0);
     empty(bins);
 }
 
@@ -202,9 +267,13 @@ static void test_one_size_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_narrow),    cmocka_unit_test(test_smallest_first),
-        cmocka_unit_test(test_few_heaps), cmocka_unit_test(test_no_memory_for_heaps),
-        cmocka_unit_test(test_crumbs),    cmocka_unit_test(test_one_size_in_order),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_smallest_first),
+        cmocka_unit_test(test_few_heaps),
+        cmocka_unit_test(test_no_memory_for_heaps),
+        cmocka_unit_test(test_crumbs),
+        cmocka_unit_test(test_crumbs_get_sorted),
+        cmocka_unit_test(test_one_size_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
