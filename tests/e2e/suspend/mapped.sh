@@ -15,6 +15,7 @@ wanted=$OUT
 is "alone" "$CODE" 0
 before=$(used_by_all)
 
+# It may be without one of its handles, of 4 MiB at most, between a release and the next cuMemCreate.
 rm "$T/mapped"
 spawn "$ULLAGE" run -q -m 2GiB --suspendable --name mapped -- "$WORKER" "${words[@]}" 20 mapsum sum unmap mapsum
 job=$PID
@@ -22,7 +23,9 @@ wait_for 10 test -e "$T/mapped"
 for round in 1 2 3; do
     capture "$ULLAGE" suspend mapped
     is "round $round: it is suspended" "$CODE $(job_value mapped state)" "0 suspended"
-    is "round $round: what it mapped is out, but for what it exported" "$(job_value mapped evicted_bytes)" $((116 * MIB))
+    between "round $round: what it mapped is out" "$(job_value mapped evicted_bytes)" $((112 * MIB)) $((116 * MIB))
+    is "round $round: but for what it exported" "$(ps_json "next(
+        j['devices'][0]['by_class']['data'] - j['evicted_bytes'] for j in d['jobs'])")" $((8 * MIB))
     between "round $round: the rest is resident" "$(used_by_all)" $((108 * MIB)) $((112 * MIB))
     check "round $round: it goes on" "$ULLAGE" resume -q mapped
     sleep 0.1
