@@ -103,16 +103,19 @@ static int signal_came(void)
     return number > 0 ? number : 0;
 }
 
-static ull_status connect_and_ask(struct ull__ledger *ledger,
-                                  struct ull__ipc_connection *connection, struct ull_error *err)
+/* *lost: there was one, which ended before it was asked. */
+static ull_status connect_and_ask(struct ull__ledger *ledger, struct ull__ipc_connection *connection,
+                                  bool *lost, struct ull_error *err)
 {
     struct ull__ipc_message ask = {.kind = ULL_IPC_RUN, .number = 1};
     ull_status status = service_open(0, connection, err);
+    *lost = false;
     if (status != ULL_OK)
         return status;
     name_job(ledger, &ask);
     status = ull__ipc_send(connection, &ask, err);
-    if (status != ULL_OK)
+    *lost = status != ULL_OK;
+    if (*lost)
         ull__ipc_close(connection);
     return status;
 }
@@ -146,9 +149,13 @@ int service_wait(struct ull__ledger *ledger, bool may_queue, double wait_s, bool
     struct ull_error err = {""};
     uint64_t began = cli_monotonic_ns(), lost_ns = 0, said_ns = 0;
     uint64_t until = wait_s > 0 ? began + (uint64_t)(wait_s * 1e9) : UINT64_MAX;
-    ull_status asked = connect_and_ask(ledger, &connection, &err);
-    if (asked == ULL_E_SYSTEM) { /* there was one, which ended before it was asked */
+    bool lost;
+    ull_status asked = connect_and_ask(ledger, &connection, &lost, &err);
+    if (lost) {
         lost_ns = began;
+    } else if (asked == ULL_E_SYSTEM || asked == ULL_E_FORMAT) { /* whether there is one is not known */
+        cli_say("%s; the command was not started", err.message);
+        return EXIT_OWN_FAILURE;
     } else if (asked != ULL_OK) {
         cli_say("%s: start ullaged, which keeps promises and queues; the command was not started",
                 err.message);
@@ -160,7 +167,7 @@ int service_wait(struct ull__ledger *ledger, bool may_queue, double wait_s, bool
         ull_status status = ULL_E_NOT_FOUND;
         if (lost_ns == 0)
             status = ull__ipc_receive(&connection, LOOK_MS, &answer, &err);
-        else if (connect_and_ask(ledger, &connection, &err) == ULL_OK)
+        else if (connect_and_ask(ledger, &connection, &lost, &err) == ULL_OK)
             lost_ns = 0;
         else
             nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "daemon.h"
+#include "file.h"
 #include "say.h"
 
 enum { LEDGER_NAME = 32 };
@@ -24,6 +25,7 @@ enum { LEDGER_NAME = 32 };
 #define SWEEP_NS (SECOND / 2)
 #define ODD_NS (SECOND / 2)
 #define NAME_BACK_NS SECOND
+#define BLIND_AGAIN_NS (60 * SECOND)
 
 uint64_t now_ns(void)
 {
@@ -192,7 +194,10 @@ static void look_in(const char *folder, void *data)
     struct daemon *d = data;
     uint32_t uid;
     int count = 0;
-    DIR *dir = owner_of(folder, &uid) ? opendir(folder) : NULL;
+    if (!owner_of(folder, &uid))
+        return;
+    DIR *dir = opendir(folder);
+    d->blind |= !dir && ull__no_descriptor(errno);
     struct dirent *entry;
     while (dir && (entry = readdir(dir))) {
         char path[ULL_PATH_TEXT];
@@ -222,6 +227,15 @@ static bool is_gone(struct daemon *d, struct job *job, uint64_t now)
     if (job->missed_ns == 0)
         job->missed_ns = now;
     return now > job->missed_ns + NAME_BACK_NS || !ull__ledger_supervised(job->ledger);
+}
+
+/* Who is not seen is not gone then. */
+static void tell_blind(struct daemon *d, uint64_t now)
+{
+    if (!d->blind || (d->told_blind_ns != 0 && now < d->told_blind_ns + BLIND_AGAIN_NS))
+        return;
+    d->told_blind_ns = now;
+    say(LOG_WARN, "no file can be opened (the limit is `ulimit -n`): which jobs are there is not seen");
 }
 
 /* --- what changed ----------------------------------------------------------------------------------------- */
@@ -400,8 +414,11 @@ void book_look(struct daemon *d)
     bool changed = false;
     for (int j = 0; j < d->job_count; j++)
         d->jobs[j]->present = false;
-    ull__ledger_each_folder(look_in, d);
-    for (int j = d->job_count; j-- > 0;)
+    d->blind = false;
+    if (!ull__ledger_each_folder(look_in, d))
+        d->blind = true;
+    tell_blind(d, now);
+    for (int j = d->job_count; !d->blind && j-- > 0;)
         if (is_gone(d, d->jobs[j], now))
             close_job(d, j);
     look_at_cards(d);

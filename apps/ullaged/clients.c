@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "file.h"
 #include "message.h"
 #include "say.h"
 
@@ -43,6 +44,7 @@ struct client {
 static struct {
     struct client *client[CLIENTS];
     int count;
+    int deaf; /* the listener and 1, where no descriptor was left for who knocks */
 } all;
 
 /* --- listening -------------------------------------------------------------------------------------------- */
@@ -107,11 +109,21 @@ static void watch(struct daemon *d, const struct client *client)
     epoll_ctl(d->epoll, EPOLL_CTL_MOD, client->fd, &event);
 }
 
+static void listen_again(struct daemon *d, int listener, bool on)
+{
+    struct epoll_event event = {.events = on ? EPOLLIN : 0, .data.fd = listener};
+    epoll_ctl(d->epoll, EPOLL_CTL_MOD, listener, &event);
+}
+
 void clients_accept(struct daemon *d, int listener)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), of_user = 0;
+    if (fd < 0 && ull__no_descriptor(errno)) { /* it would be ready again at once, and again */
+        listen_again(d, listener, false);
+        all.deaf = listener + 1;
+    }
     if (fd < 0)
         return;
     bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
@@ -361,6 +373,9 @@ bool clients_ready(struct daemon *d, int fd, uint32_t events)
 void clients_tick(struct daemon *d)
 {
     uint64_t now = now_ns();
+    if (all.deaf)
+        listen_again(d, all.deaf - 1, true);
+    all.deaf = 0;
     for (int j = 0; j < d->job_count; j++) {
         struct client *client = d->jobs[j]->run.client;
         if (client && now > client->said_ns + SAY_AGAIN_NS)

@@ -79,6 +79,8 @@ struct daemon {
     int job_count;
     uint64_t next_number;
     bool told_cards;
+    bool blind; /* the last look at the folders of ledgers failed for want of a descriptor */
+    uint64_t told_blind_ns;
     int workers;
     int epoll;
     uint64_t swap_bytes[2], swap_ns[2]; /* out, in */

@@ -253,6 +253,11 @@ ull_status ull__file_check(const char *path, struct ull_error *err)
     return ULL_OK;
 }
 
+bool ull__no_descriptor(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
 ull_status ull__file_read(const char *path, size_t limit, char **data, size_t *size,
                           struct ull_error *err)
 {

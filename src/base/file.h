@@ -28,6 +28,9 @@ ull_status ull__file_write(const char *path, const char *data, size_t size, stru
  */
 int ull__own_descriptor(const char *path);
 
+/* Is it of an error of the system's that nothing could be opened, whatever is there? No descriptor or memory was left for it. */
+bool ull__no_descriptor(int error);
+
 /* Finds out whether ull__file_write could succeed, by making and removing a file there. */
 ull_status ull__file_check(const char *path, struct ull_error *err);
 

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "file.h"
 #include "layout.h"
 
 static const char *shm_folder(void)
@@ -66,7 +67,7 @@ ull_status ull__ledger_folder(bool create, char path[ULL_PATH_TEXT], struct ull_
                          "%s is not a folder of this user alone; remove it, or name another place "
                          "by ULLAGE_SHM_DIR",
                          path);
-    if (error != 0 && create)
+    if (error != 0 && (create || ull__no_descriptor(error)))
         return ull__fail(err, ULL_E_SYSTEM, "cannot use %s: %s", path, strerror(error));
     if (error != 0)
         return ull__fail(err, ULL_E_NOT_FOUND, "there is no folder %s: %s", path, strerror(error));
@@ -77,8 +78,7 @@ static ull_status open_status(int error)
 {
     if (error == EACCES || error == EPERM)
         return ULL_E_PERMISSION;
-    return error == EROFS || error == EMFILE || error == ENFILE || error == ENOMEM ? ULL_E_SYSTEM
-                                                                                   : ULL_E_NOT_FOUND;
+    return error == EROFS || ull__no_descriptor(error) ? ULL_E_SYSTEM : ULL_E_NOT_FOUND;
 }
 
 ull_status ull__ledger_open(const char *path, struct ull__ledger **out, struct ull_error *err)
@@ -192,6 +192,8 @@ bool ull__ledger_refresh(struct ull__ledger *ledger)
     if (!ledger->copy)
         return true;
     int fd = ull__ledger_file(ledger->path, O_RDONLY);
+    if (fd < 0 && ull__no_descriptor(errno))
+        return true;
     bool good = fd >= 0 && pread(fd, file, head, 0) == (ssize_t)head &&
                 atomic_load(&file->magic) == LEDGER_MAGIC &&
                 pread(fd, &file->slots_used, sizeof file->slots_used,
@@ -296,22 +298,25 @@ static void look_everywhere(const struct looking *looking)
     ull__ledger_each_folder(look_in_folder, (void *)looking);
 }
 
-void ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data)
+bool ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data)
 {
     char folder[ULL_PATH_TEXT];
     if (geteuid() != 0) {
-        if (ull__ledger_folder(false, folder, NULL) == ULL_OK)
+        ull_status status = ull__ledger_folder(false, folder, NULL);
+        if (status == ULL_OK)
             visit(folder, data);
-        return;
+        return status != ULL_E_SYSTEM;
     }
     DIR *dir = opendir(shm_folder());
+    if (!dir)
+        return !ull__no_descriptor(errno);
     struct dirent *entry;
-    while (dir && (entry = readdir(dir)))
+    while ((entry = readdir(dir)))
         if (strncmp(entry->d_name, "ullage-", 7) == 0 &&
             snprintf(folder, sizeof folder, "%s/%s", shm_folder(), entry->d_name) < (int)sizeof folder)
             visit(folder, data);
-    if (dir)
-        closedir(dir);
+    closedir(dir);
+    return true;
 }
 
 void ull__ledger_each(void (*visit)(struct ull__ledger *ledger, void *data), void *data)

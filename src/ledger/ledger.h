@@ -301,12 +301,15 @@ void ull__ledger_sample(struct ull__ledger *ledger);
 ull_status ull__ledger_look(const char *path, struct ull__ledger **out, struct ull_error *err);
 /* Notices who has died since; what they held is still theirs until the driver has freed it. */
 void ull__ledger_notice(struct ull__ledger *ledger);
-/* Brings a copy up to date; true at once for what is no copy. False: it is gone, or none any more. */
+/*
+ * Brings a copy up to date; true at once for what is no copy. False: it is gone, or none any more. Where no descriptor is
+ * left to look, it stays as it is.
+ */
 bool ull__ledger_refresh(struct ull__ledger *ledger);
 /* The user that a looked-at ledger belongs to. */
 uint32_t ull__ledger_owner(const struct ull__ledger *ledger);
-/* Calls `visit` with every folder that may be read and has a user's ledgers. */
-void ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data);
+/* Calls `visit` with every folder that may be read and has a user's ledgers. False: no descriptor is left to look for them. */
+bool ull__ledger_each_folder(void (*visit)(const char *folder, void *data), void *data);
 
 /* The measured size of a context on a device, for the next one. */
 uint64_t ull__ledger_context_bytes(struct ull__ledger *ledger, int device);
