@@ -235,7 +235,8 @@ static void tell_blind(struct daemon *d, uint64_t now)
     if (!d->blind || (d->told_blind_ns != 0 && now < d->told_blind_ns + BLIND_AGAIN_NS))
         return;
     d->told_blind_ns = now;
-    say(LOG_WARN, "no file can be opened (the limit is `ulimit -n`): which jobs are there is not seen");
+    say(LOG_WARN,
+        "no file can be opened (the limit is `ulimit -n`): which jobs are there is not seen");
 }
 
 /* --- what changed ----------------------------------------------------------------------------------------- */
