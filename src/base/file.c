@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -251,6 +252,14 @@ ull_status ull__file_check(const char *path, struct ull_error *err)
     close(fd);
     unlink(temporary);
     return ULL_OK;
+}
+
+/* Systems before Linux 6.3 do not know the flag, and have no such rule. */
+int ull__memory_file(const char *name)
+{
+    enum { NOEXEC_SEAL = 8 }; /* MFD_NOEXEC_SEAL, newer than the C library's headers */
+    int fd = (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC | NOEXEC_SEAL);
+    return fd < 0 && errno == EINVAL ? (int)syscall(SYS_memfd_create, name, MFD_CLOEXEC) : fd;
 }
 
 bool ull__no_descriptor(int error)

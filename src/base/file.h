@@ -28,6 +28,9 @@ ull_status ull__file_write(const char *path, const char *data, size_t size, stru
  */
 int ull__own_descriptor(const char *path);
 
+/* A file in memory without a name, that nobody is to execute: where the system forbids others (vm.memfd_noexec) too. -1: errno. */
+int ull__memory_file(const char *name);
+
 /* Is it of an error of the system's that nothing could be opened, whatever is there? No descriptor or memory was left for it. */
 bool ull__no_descriptor(int error);
 

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "error.h"
+#include "file.h"
 #include "host_private.h"
 
 #define DEFAULT_PAGE ((uint64_t)2 << 20)
@@ -331,7 +331,7 @@ ull_status ull__device_host_create(uint64_t total_bytes, uint64_t page_bytes,
     pthread_mutex_init(&host->lock, NULL);
     host->mappings = calloc(pages, sizeof *host->mappings);
     host->created = calloc(pages + 1, sizeof *host->created);
-    host->fd = (int)syscall(SYS_memfd_create, "ullage-host-device", MFD_CLOEXEC);
+    host->fd = ull__memory_file("ullage-host-device");
     if (!host->mappings || !host->created || host->fd < 0 ||
         ftruncate(host->fd, (off_t)(pages * page_bytes)) != 0) {
         int error = errno;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "file.h"
 #include "pause.h"
 
 enum {
@@ -73,7 +74,7 @@ ull_status ull__world_create(int ranks, struct ull__world **world, struct ull_er
         free(made);
         return ull__fail(err, ULL_E_NO_MEMORY, "no memory for a world of %d", ranks);
     }
-    int lives = memfd_create("ullage-world", MFD_CLOEXEC);
+    int lives = ull__memory_file("ullage-world");
     if (lives < 0) {
         ull_status status = ull__fail(
             err, ULL_E_SYSTEM, "no file for the locks of a world of %d: %s", ranks, strerror(errno));

@@ -578,7 +578,7 @@ static void checkpoint(const char *kind, const char *self)
 static int be_child(const char *kind)
 {
     char byte = 'r';
-    alarm(30);
+    alarm(120);
     hold(kind);
     if (write(63, &byte, 1) != 1 || read(64, &byte, 1) != 1)
         return 1;

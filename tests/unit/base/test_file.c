@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,6 +246,26 @@ static void makes_folders_and_finds_homes(void **state)
     assert_false(ull__config_folder(path));
 }
 
+/* From Linux 6.3 on there are systems that make no other kind (vm.memfd_noexec), or say so in the kernel's log. */
+static void memory_files_are_not_to_be_executed(void **state)
+{
+    enum { NOEXEC_SEAL = 8, SEAL_EXEC = 32 };
+    struct stat st;
+    (void)state;
+    int fd = ull__memory_file("test"), plain = (int)syscall(SYS_memfd_create, "plain", NOEXEC_SEAL);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(pwrite(fd, "x", 1, 4095), 1);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fstat(fd, &st), 0);
+    if (plain >= 0) { /* the system knows of it */
+        assert_int_equal(fcntl(fd, F_GET_SEALS) & SEAL_EXEC, SEAL_EXEC);
+        assert_int_equal(st.st_mode & 0111, 0);
+        close(plain);
+    }
+    close(fd);
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -271,6 +292,7 @@ int main(void)
         cmocka_unit_test(killed_writers_leave_at_most_one_whole_file),
         cmocka_unit_test(reads_within_a_limit),
         cmocka_unit_test(makes_folders_and_finds_homes),
+        cmocka_unit_test(memory_files_are_not_to_be_executed),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
