@@ -16,7 +16,7 @@
 #include "suspend.h"
 
 enum {
-    /* Longest wait for other processes before a refusal; it is over as soon as all have answered. */
+    /* For other processes before a refusal: over as soon as all have answered, longer for those that always did (member.h). */
     OTHERS_SETTLE_NS = 20000000,
     SETTLE_TRIES = 20,
     STREAM_TRIES = 10000, /* of a tenth of a millisecond: a second for a stream to run dry */

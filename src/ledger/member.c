@@ -286,37 +286,62 @@ static bool holds_pools(const struct ull__slot *slot, int devices)
     return false;
 }
 
-/* Rings everybody once (`ask`), then says whether all living ones have served. */
-static bool all_settled(struct ull__member *member, bool ask)
+enum { LATE_TIMES = 25 };
+enum answers { ALL_ANSWERED, SOME_ARE_SILENT, SOME_ARE_LATE };
+
+/* Has it given no answer since it was last waited for in vain? */
+static bool is_silent(const struct ull__link *link, int i)
 {
-    bool all = true;
+    return atomic_load(&link->silent[i]) ==
+           atomic_load(&link->ledger->file->slots[i].settle_served) + 1;
+}
+
+/* Rings everybody once (`ask`), then says whether all living ones have served. `over`: who has not is not waited for again. */
+static enum answers look_at_answers(struct ull__member *member, bool ask, bool over)
+{
+    enum answers answers = ALL_ANSWERED;
     for (int k = 0; k < member->link_count; k++) {
-        struct ull__ledger_file *file = member->links[k].ledger->file;
+        struct ull__link *link = &member->links[k];
+        struct ull__ledger_file *file = link->ledger->file;
         int used = (int)atomic_load(&file->slots_used);
         for (int i = 0; i < used; i++) {
             struct ull__slot *slot = &file->slots[i];
-            if (i == member->links[k].slot || atomic_load(&slot->state) != SLOT_LIVE ||
+            if (i == link->slot || atomic_load(&slot->state) != SLOT_LIVE ||
                 !holds_pools(slot, file->spec.device_count))
                 continue;
             if (ask) {
                 atomic_fetch_add(&slot->settle_asked, 1);
                 ull__slot_ring(slot);
             }
-            if (atomic_load(&slot->settle_served) != atomic_load(&slot->settle_asked))
-                all = false;
+            uint32_t served = atomic_load(&slot->settle_served);
+            if (served == atomic_load(&slot->settle_asked))
+                continue;
+            if (over)
+                atomic_store(&link->silent[i], served + 1);
+            enum answers one = is_silent(link, i) ? SOME_ARE_SILENT : SOME_ARE_LATE;
+            answers = one > answers ? one : answers;
         }
     }
-    return all;
+    return answers;
 }
 
+/*
+ * A process on a busy machine may not run for a while, and what its pools gave back must not be refused to another for that.
+ * One that is stopped answers no sooner for it: it is waited for once, and from then on no longer than `timeout_ns`, until it
+ * has answered.
+ */
 void ull__member_ask_settle(struct ull__member *member, uint64_t timeout_ns)
 {
-    uint64_t start = ull__monotonic_ns();
-    bool done = all_settled(member, true);
-    while (!done && ull__monotonic_ns() - start < timeout_ns) {
+    uint64_t start = ull__monotonic_ns(), waited = 0;
+    enum answers answers = look_at_answers(member, true, false);
+    while (answers != ALL_ANSWERED &&
+           waited < (answers == SOME_ARE_LATE ? LATE_TIMES * timeout_ns : timeout_ns)) {
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        done = all_settled(member, false);
+        waited = ull__monotonic_ns() - start;
+        answers = look_at_answers(member, false, false);
     }
+    if (answers == SOME_ARE_LATE)
+        look_at_answers(member, false, true);
 }
 
 /*

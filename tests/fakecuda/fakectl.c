@@ -26,9 +26,9 @@ static void print_processes(const struct fake_shared *shared, int card)
         if (p->state == 0 || p->used[card] + p->hidden[card] == 0)
             continue;
         printf("%s{\"pid\": %d, \"used\": %" PRIu64 ", \"hidden\": %" PRIu64 ", \"live\": %" PRIu64
-               ", \"dead\": %s}",
+               ", \"dead\": %s, \"frozen\": %" PRIu32 "}",
                comma, p->pid, p->used[card], p->hidden[card], (uint64_t)p->live[card],
-               p->state == 2 ? "true" : "false");
+               p->state == 2 ? "true" : "false", p->frozen);
         comma = ", ";
     }
     printf("]");

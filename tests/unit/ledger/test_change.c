@@ -343,6 +343,58 @@ static void who_asks_from_the_job_around_wakes_the_inner_one(void **state)
     test_destroy(outer);
 }
 
+static void *settle_late(void *data)
+{
+    ull__member_wait(data, 20000000000ull);
+    test_sleep_us(60000);
+    ull__member_settled(data);
+    return NULL;
+}
+
+static uint64_t asked_for(struct ull__member *m, uint64_t timeout_ns)
+{
+    uint64_t start = ull__monotonic_ns();
+    ull__member_ask_settle(m, timeout_ns);
+    return ull__monotonic_ns() - start;
+}
+
+static bool has_answered(struct ull__member *m)
+{
+    const struct ull__slot *slot = &m->links[0].ledger->file->slots[m->links[0].slot];
+    return atomic_load(&slot->settle_served) == atomic_load(&slot->settle_asked);
+}
+
+/* What it answers after a while on a busy machine counts; one that is stopped is waited for once. */
+static void who_answers_late_is_waited_for_and_who_never_does_only_once(void **state)
+{
+    enum { MS = 1000000, TIMES = 25 };
+    (void)state;
+    struct ull__job_spec spec = test_spec(1, 100);
+    struct ull__ledger *ledger = test_create(&spec);
+    struct ull__member *m = test_join(ull__ledger_path(ledger)),
+                       *asks = test_join(ull__ledger_path(ledger));
+    ull__member_charge(m, 0, ULL_CLASS_POOL, 10);
+    for (int i = 0; i < 2; i++) { /* also after it was silent */
+        pthread_t parked;
+        pthread_create(&parked, NULL, settle_late, m);
+        uint64_t took = asked_for(asks, 200 * MS);
+        assert_true(i > 0 || (took >= 60 * MS && has_answered(m)));
+        pthread_join(parked, NULL);
+        assert_true(has_answered(m));
+        assert_true(asked_for(asks, 4 * MS) >= TIMES * 4 * MS);
+        uint64_t least = UINT64_MAX;
+        for (int k = 0; k < 5; k++) {
+            took = asked_for(asks, 4 * MS);
+            assert_true(took >= 4 * MS);
+            least = took < least ? took : least;
+        }
+        assert_true(least < TIMES * 4 * MS);
+    }
+    leave(m);
+    leave(asks);
+    test_destroy(ledger);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +406,7 @@ int main(void)
         cmocka_unit_test(a_request_must_fit_everywhere),
         cmocka_unit_test(too_deep_a_chain_is_refused),
         cmocka_unit_test(who_asks_from_the_job_around_wakes_the_inner_one),
+        cmocka_unit_test(who_answers_late_is_waited_for_and_who_never_does_only_once),
     };
     return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }
