@@ -229,7 +229,20 @@ static ull_status open_gzip(const char *path, gzFile *file, struct ull_error *er
                                               : ULL_E_SYSTEM;
         return ull__fail(err, status, "cannot read the trace '%.200s': %s", path, strerror(errno));
     }
-    if (pread(fd, magic, sizeof magic, 0) != 2 || magic[0] != 0x1f || magic[1] != 0x8b) {
+    ssize_t count = pread(fd, magic, sizeof magic, 0);
+    if (count < 0) { /* a pipe, a folder */
+        int error = errno;
+        close(fd);
+        return ull__fail(err, ULL_E_SYSTEM, "cannot read the trace '%.200s': %s: expected a file",
+                         path, strerror(error));
+    }
+    if (count < 2) {
+        close(fd);
+        return ull__fail(
+            err, ULL_E_FORMAT,
+            "'%.200s' is too short: expected a trace as gzip CSV with the columns " HEADER, path);
+    }
+    if (magic[0] != 0x1f || magic[1] != 0x8b) {
         close(fd);
         return ull__fail(err, ULL_E_FORMAT,
                          "'%.200s' is not gzip (begins with %02x %02x): expected a "

@@ -86,6 +86,17 @@ head -c 20000 "$TRACES/gpt2_b16.csv.gz" >"$trace"
 bad "that is cut off" "truncated|cut|end"
 echo 'time_us,action,id,size,stream' >"$trace"
 bad "that is not gzip" "not gzip|gzip"
+: >"$trace"
+bad "that is empty" "too short"
+rm "$trace"
+mkdir "$trace"
+bad "that is a folder" "expected a file"
+rmdir "$trace"
+mkfifo "$trace"
+printf 'no gzip' | cat >"$trace" &
+bad "that is a pipe" "expected a file"
+wait
+rm "$trace"
 lines 1,a,1,-5,0
 bad "with a negative size" "-5"
 lines 1,f,77,512,0
