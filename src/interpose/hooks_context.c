@@ -1,13 +1,10 @@
 /*
- * hooks_context.c: contexts, and what grows with them.
+ * hooks_context.c: contexts. What grows with them is in hooks_stacks.c.
  *
  * A context takes hundreds of MiB, and no argument tells how much. It is charged before it is made with
  * the size that the device's last one had, and settled to NVML's figure for this process afterwards if
  * nothing else of this process ran meanwhile; and to what it takes beyond that figure (measure.c). Every
  * context costs the same again; the primary one is made at its first retain and ends with its last release.
- *
- * The memory for stacks is the stack limit times all threads that can be resident: raising it from 1
- * to 16 KiB took 4 GiB on an H200 at once. So a raise is reserved like an allocation.
  */
 #include "async.h"
 #include "interpose.h"
@@ -321,7 +318,7 @@ static bool primary_active(CUdevice ordinal)
  * One thread at a time, as in the driver. Several that make it at once must not reserve room for several; and one that is
  * made again while its last release is on the way back from the driver would be taken for the one that has just ended.
  */
-static void begin_change(CUdevice ordinal)
+void ull__context_change_begin(CUdevice ordinal)
 {
     for (;;) {
         pthread_mutex_lock(&books.lock);
@@ -338,7 +335,7 @@ static void begin_change(CUdevice ordinal)
     }
 }
 
-static void end_change(CUdevice ordinal)
+void ull__context_change_end(CUdevice ordinal)
 {
     pthread_mutex_lock(&books.lock);
     books.changing[ordinal] = false;
@@ -375,10 +372,10 @@ CUresult ull__do_cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
     if (!ull__gpu_of(dev))
         return ull__driver->cuDevicePrimaryCtxRetain(ctx, dev);
-    begin_change(dev);
+    ull__context_change_begin(dev);
     CUresult result = primary_active(dev) ? ull__driver->cuDevicePrimaryCtxRetain(ctx, dev)
                                           : make_primary(ctx, dev);
-    end_change(dev);
+    ull__context_change_end(dev);
     return result;
 }
 
@@ -387,7 +384,7 @@ static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
     uint64_t began_ns = ull__moment_now();
     if (!ull__gpu_of(ordinal))
         return call(ordinal);
-    begin_change(ordinal);
+    ull__context_change_begin(ordinal);
     ull__turn(ULL_TURN_BEGIN);
     CUresult result = call(ordinal);
     CUcontext gone =
@@ -395,7 +392,7 @@ static CUresult primary_released(CUresult (*call)(CUdevice), CUdevice ordinal)
     if (gone)
         ended(gone, began_ns);
     ull__turn(ULL_TURN_END);
-    end_change(ordinal);
+    ull__context_change_end(ordinal);
     return result;
 }
 
@@ -417,74 +414,6 @@ CUresult ull__do_cuDevicePrimaryCtxReset(CUdevice dev)
 CUresult ull__do_cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
     return primary_released(ull__driver->cuDevicePrimaryCtxReset_v2, dev);
-}
-
-/* --- limits ----------------------------------------------------------------------------------------------------------- */
-
-/* The stacks of the current context took (or gave back) so much. Its address is odd, as no other's. */
-static void change_stacks(int ordinal, int64_t delta)
-{
-    struct ull__block block;
-    CUcontext context = NULL;
-    ull__driver->cuCtxGetCurrent(&context);
-    uint64_t address = (uint64_t)(uintptr_t)context + 1;
-    if (!ull__block_take(address, &block))
-        block = (struct ull__block){.address = address,
-                                    .context = context,
-                                    .ordinal = ordinal,
-                                    .class = ULL_CLASS_MODULE,
-                                    .kind = BLOCK_STACK};
-    if (delta < 0 && (uint64_t)-delta > block.charged)
-        delta = -(int64_t)block.charged;
-    block.bytes = block.charged += (uint64_t)delta;
-    if (delta < 0)
-        ull__lower(ull__gpu_of(ordinal), ULL_CLASS_MODULE, (uint64_t)-delta);
-    if (block.charged > 0)
-        ull__block_add(&block);
-}
-
-static CUresult lower_limit(const struct ull__gpu *gpu, CUlimit limit, size_t old, size_t value)
-{
-    ull__turn(ULL_TURN_BEGIN);
-    CUresult result = ull__driver->cuCtxSetLimit(limit, value);
-    if (result == CUDA_SUCCESS && old > value)
-        change_stacks((int)(gpu - ull__state.gpus), -(int64_t)((old - value) * gpu->stack_threads));
-    ull__turn(ULL_TURN_END);
-    return result;
-}
-
-static CUresult raise_limit(const struct ull__gpu *gpu, CUlimit limit, size_t old, size_t value)
-{
-    struct ull__charge charge = {.gpu = gpu,
-                                 .class = ULL_CLASS_MODULE,
-                                 .bytes = (value - old) * gpu->stack_threads,
-                                 .call = "cuCtxSetLimit",
-                                 .began_ns = ull__moment_now()};
-    if (!ull__reserve(&charge, charge.bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = ull__driver->cuCtxSetLimit(limit, value);
-    if (result != CUDA_SUCCESS) {
-        ull__cancel(&charge, result);
-        return result;
-    }
-    change_stacks((int)(gpu - ull__state.gpus), (int64_t)charge.bytes);
-    ull__settle(&charge, charge.bytes); /* corrected by NVML's figure with the rest of the class */
-    return result;
-}
-
-CUresult ull__do_cuCtxSetLimit(CUlimit limit, size_t value)
-{
-    const struct ull__gpu *gpu = ull__current_gpu();
-    size_t old = 0;
-    atomic_store(&ull__state.code_changed, true);
-    if (limit != CU_LIMIT_STACK_SIZE || !gpu || gpu->device < 0 || gpu->stack_threads == 0 ||
-        ull__driver->cuCtxGetLimit(&old, limit) != CUDA_SUCCESS ||
-        (value > old && value - old > INT64_MAX / gpu->stack_threads))
-        return ull__driver->cuCtxSetLimit(limit, value);
-    CUresult result =
-        value > old ? raise_limit(gpu, limit, old, value) : lower_limit(gpu, limit, old, value);
-    atomic_store(&ull__state.code_changed, true);
-    return result;
 }
 
 CUcontext ull__primary_context(CUdevice ordinal)

@@ -297,6 +297,9 @@ void ull__graphs_forget(void);
 void ull__contexts_forget(void);
 /* NULL: the program has none. */
 CUcontext ull__primary_context(CUdevice ordinal);
+/* Around what one thread at a time may do with a device's contexts. Whoever waits is outside the gate. */
+void ull__context_change_begin(CUdevice ordinal);
+void ull__context_change_end(CUdevice ordinal);
 
 /* --- measure.c: NVML's figure for this process ------------------------------------------------------ */
 

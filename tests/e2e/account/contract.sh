@@ -39,6 +39,8 @@ scene "captured memory is charged at the launch; replay takes no more" -m 400MiB
 scene "graphs that run at the same time" -m 400MiB -- two_graphs
 ULLAGE_FAKE_DELAY=cuDevicePrimaryCtxRetain=50ms \
     scene "threads that make the primary context together" -m 150MiB -- primary_race
+ULLAGE_FAKE_DELAY=cuCtxSetLimit=50ms ULLAGE_FAKE_NVML=nopids,notsupported \
+    scene "threads that raise a context's stacks together" -m 50% -- stacks_race
 
 run -m 50MiB -- "$GUESTS/account_scene" small
 is "a budget below a context: 2 from both calls" "$CODE" 0

@@ -523,6 +523,33 @@ static void scene_primary_race(void)
     SAME(card_own(0), 0);
 }
 
+static void *raise_stacks(void *result)
+{
+    *(CUresult *)result = cuCtxSetCurrent(context);
+    if (*(CUresult *)result == CUDA_SUCCESS)
+        *(CUresult *)result = cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096);
+    return NULL;
+}
+
+/* NVML has no figure that would correct what both are charged. */
+static void scene_stacks_race(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    CUresult results[THREADS];
+    context = start();
+    uint64_t ours = held(), cards = card_own(0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, raise_stacks, &results[i]);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        OK(results[i]);
+    SAME(held() - ours, card_own(0) - cards);
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    SAME(held() - ours, card_own(0) - cards);
+}
+
 /* --- capture and graphs ----------------------------------------------------------------------------------------- */
 
 static void *disturb(void *data)
@@ -753,9 +780,9 @@ static const struct {
     SCENE(over) SCENE(max_request) SCENE(info) SCENE(total) SCENE(crowded) SCENE(debt) SCENE(small)
         SCENE(no_context) SCENE(host) SCENE(integrated) SCENE(bad_frees) SCENE(unused_reserve)
             SCENE(stream_order) SCENE(other_pool) SCENE(destroyed_pool) SCENE(module_gone)
-                SCENE(primary_race) SCENE(own_context) SCENE(small_arrays) SCENE(capture)
-                    SCENE(replay) SCENE(two_graphs) SCENE(estimated) SCENE(last) SCENE(hold)
-                        SCENE(until) SCENE(refused)
+                SCENE(primary_race) SCENE(stacks_race) SCENE(own_context) SCENE(small_arrays)
+                    SCENE(capture) SCENE(replay) SCENE(two_graphs) SCENE(estimated) SCENE(last)
+                        SCENE(hold) SCENE(until) SCENE(refused)
 #undef SCENE
 };
 
