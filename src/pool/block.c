@@ -185,8 +185,8 @@ struct ull__chunk *ull__block_adopt(struct ull_pool *pool, struct ull__front *f,
                                     struct ull__chunk *c, uint64_t size)
 {
     uint64_t low = pool->idle_low, before = f->free_pages;
-    /* All of it, so that the next requests find something; what was built for this one is not free otherwise. */
-    c = ull__take(pool, c, c->address, c->state == ULL_FREE ? c->size : size);
+    /* All of it, so that the next requests find something. */
+    c = ull__take(pool, c, c->address, c->size);
     c->lane = ULL_CLEAN;
     c->front = front_mark(f);
     c = cut(pool, f, block_open(f, c), size);

@@ -193,6 +193,17 @@ static ull_status extend(struct ull_pool *pool, const struct extension *e)
     return ULL_OK;
 }
 
+struct ull__chunk *ull__grow(struct ull_pool *pool, uint64_t size, uint16_t lane, uint64_t most,
+                             bool *refused)
+{
+    struct extension e = find_extension(pool, size, ULL_UNIT, lane);
+    if (!e.hole || e.pages > most || !ull__host_memory(pool, 0))
+        return NULL;
+    uint32_t slot = ull__slot_down(pool, e.hole->address);
+    *refused = extend(pool, &e) != ULL_OK;
+    return *refused ? NULL : ull__cover(pool, slot);
+}
+
 /* --- making a view ------------------------------------------------------------------------------------------ */
 
 /* New pages at the lowest hole that has room for them; their home slots to pool->scratch[at...]. */

@@ -7,11 +7,13 @@
  * nothing for goes to the pool, which gives it the whole free chunk that fits best.
  *
  * What is free in a front is free for everybody. A large request first has the new blocks of its own front merged. One that
- * finds nothing in the pool either takes one free piece of another front, one with room for some more like it if there is
- * any; then all that its own front has free; then, of its kind, small or large, all that is free in all fronts; and
- * before a new page is taken or a request is refused, everything. So it is before the pool tells about itself, with all
- * fronts locked: what it tells is of one moment. A single piece leaves the rest of its block where it is, since a front
- * whose blocks were all taken back goes to the pool for many requests until it has some again.
+ * finds nothing in the pool either takes a few new pages, as long as little more is held than was requested at the peak
+ * (search.c); then one free piece of another front, one with room for some more like it if there is any, which goes
+ * from front to front if nobody has to wait for it; then all that its own front has free; then, of its kind, small or
+ * large, all that is free in all fronts; and before other new pages are taken or a request is refused, everything. So
+ * it is before the pool tells about itself, with all fronts locked: what it tells is of one moment. A single piece
+ * leaves the rest of its block where it is, since a front whose blocks were all taken back goes to the pool for many
+ * requests until it has some again.
  *
  * Peaks are exact. A front may add to what is in use only as much as is sure to stay below the peak that was
  * seen already (its room); beyond that the request goes to the pool, which adds everything up.
@@ -72,8 +74,22 @@ bool ull__front_merge(struct ull_pool *pool, struct ull__front *f)
     return any;
 }
 
-/* Its stream's event is looked at here: what has passed need not go through the bins of its lane first. */
-bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small)
+/* All of *ready but `keep`, which stays SWEPT, for everybody. */
+static struct ull__chunk *hand_over(struct ull_pool *pool, struct ull__chunk *ready,
+                                    struct ull__chunk *keep)
+{
+    struct ull__chunk **at = &ready;
+    while (*at != keep)
+        at = &(*at)->u.free.left;
+    *at = keep->u.free.left;
+    give_all(pool, ready, ULL_CLEAN, 0);
+    keep->lane = ULL_CLEAN;
+    keep->seq = 0;
+    return keep;
+}
+
+/* Its stream's event is looked at here: what has passed need not go through any bins first. */
+bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small, struct ull__chunk **chunk)
 {
     for (unsigned int i = 0; i < pool->front_count; i++) {
         struct ull__front *f = pool->fronts[i];
@@ -89,8 +105,10 @@ bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small)
         uint64_t seq = ++pool->lanes[f->lane].seq;
         ull__lane_record(pool, f->lane);
         ull__lanes_poll(pool);
-        bool passed = ull__lane_passed(pool, f->lane, seq);
-        give_all(pool, ready, passed ? ULL_CLEAN : f->lane, passed ? 0 : seq);
+        if (ull__lane_passed(pool, f->lane, seq))
+            *chunk = hand_over(pool, ready, c);
+        else
+            give_all(pool, ready, f->lane, seq);
         return true;
     }
     return false;

@@ -43,8 +43,8 @@ bool ull__piece_free(const struct ull_pool *pool, struct ull__front *f, struct u
 /* Joins new blocks of the front with what lies beside them, with the pool's lock too. True if there was anything. */
 bool ull__blocks_merge(struct ull_pool *pool, struct ull__front *f);
 /*
- * Makes a block of a chunk that the pool has free, or of a part if that was built for the request, which is cut out of it;
- * one of the stock is needed, and the pool's lock.
+ * Makes a block of a chunk that the pool has free, or another front gave, and cuts the request out of it; one of the stock
+ * is needed, and the pool's lock.
  */
 struct ull__chunk *ull__block_adopt(struct ull_pool *pool, struct ull__front *f,
                                     struct ull__chunk *c, uint64_t size);
@@ -105,8 +105,11 @@ bool ull__front_merge(struct ull_pool *pool, struct ull__front *f);
 bool ull__fronts_drain(struct ull_pool *pool, enum ull__loose which);
 /* The fewest free pages that they had since the last call, added up. */
 uint64_t ull__fronts_idle(struct ull_pool *pool);
-/* Takes a free piece of at least that size back from one of them; false: none has any. */
-bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small);
+/*
+ * Takes a free piece of at least that size back from one of them; false: none has any. *chunk is set to it, SWEPT and in no
+ * bins, if nobody has to wait for it; else it is free for the front's stream.
+ */
+bool ull__fronts_lend(struct ull_pool *pool, uint64_t size, bool small, struct ull__chunk **chunk);
 /*
  * Between the two, nothing is loose, nobody else changes anything, pool->stats is what all did together,
  * and each chunk in use is in a table that may be read.

@@ -140,6 +140,7 @@ struct ull_pool {
     uint64_t idle_past; /* and before that since idle_since */
     uint64_t idle_since;
     unsigned int idle_looks;
+    uint64_t spare_refused; /* the peak requested when the device had no page to spare, see search.c */
 
     /* Of a device with regions. */
     struct ull__region *regions;
@@ -304,6 +305,12 @@ struct ull__chunk *ull__coalesce(struct ull_pool *pool, uint64_t size, uint64_t 
 /* Of that only the first: a view whose pages are free for the lane, or NULL. */
 struct ull__chunk *ull__use_view(struct ull_pool *pool, uint64_t pages, uint64_t alignment,
                                  uint16_t lane);
+/*
+ * Extends home for the request with at most that many new pages: a chunk, FREE; or NULL, and *refused is set if that was
+ * the device.
+ */
+struct ull__chunk *ull__grow(struct ull_pool *pool, uint64_t size, uint16_t lane, uint64_t most,
+                             bool *refused);
 /* Are so many pages free for the lane? */
 bool ull__pages_suffice(struct ull_pool *pool, uint16_t lane, uint64_t count);
 /* Adds `count` new pages to home. */

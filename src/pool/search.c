@@ -21,6 +21,8 @@
 #include "lane.h"
 
 enum { ALIGNED_LOOKS = 16 };
+/* Held is at most 1/52 above the peak requested, so below 1.02 of it, for spare pages; and 1/8 of the limit is left. */
+enum { SPARE_PART = 52, FAR_PART = 8 };
 
 /* --- finding -------------------------------------------------------------------------------------------- */
 
@@ -161,6 +163,25 @@ static struct ull__chunk *find_alone(struct ull_pool *pool, const struct ull__ne
     return c;
 }
 
+/*
+ * New pages, though free ones would do: putting those side by side keeps all threads waiting, and a hundredth more
+ * memory saves half of that. Only while little more is held than was requested at the peak, and the limit is far.
+ */
+static struct ull__chunk *take_spare(struct ull_pool *pool, const struct ull__need *need)
+{
+    uint64_t peak = pool->stats.peak_requested;
+    uint64_t target = (peak + peak / SPARE_PART) >> pool->page_shift;
+    uint64_t most = pool->limit_pages - pool->limit_pages / FAR_PART;
+    target = target < most ? target : most;
+    if (pool->held >= target || peak <= pool->spare_refused)
+        return NULL;
+    bool refused = false;
+    struct ull__chunk *c = ull__grow(pool, need->size, need->lane, target - pool->held, &refused);
+    if (refused)
+        pool->spare_refused = peak; /* the device has none; a higher peak asks again */
+    return c;
+}
+
 /* What fronts have free and can do without easily, see front.c. */
 static struct ull__chunk *find_in_fronts(struct ull_pool *pool, const struct ull__need *need,
                                          enum ull__loose kind)
@@ -170,7 +191,7 @@ static struct ull__chunk *find_in_fronts(struct ull_pool *pool, const struct ull
         return NULL;
     if (ull__front_merge(pool, need->front))
         c = ull__front_take(pool, need->front, need->lane, need->size, need->small);
-    if (!c && ull__fronts_lend(pool, need->size, need->small)) {
+    if (!c && ull__fronts_lend(pool, need->size, need->small, &c) && !c) {
         c = ull__need_find(pool, need);
         if (!c && ull__lanes_want(pool, need->lane))
             c = ull__need_find(pool, need);
@@ -189,6 +210,11 @@ static struct ull__chunk *find_more(struct ull_pool *pool, const struct ull__nee
     c = find_sorted(pool, need);
     if (c)
         return c;
+    if (need->front && !need->small) {
+        c = take_spare(pool, need);
+        if (c)
+            return c;
+    }
     enum ull__loose kind = need->small ? ULL_LOOSE_SMALL : ULL_LOOSE_LARGE;
     c = find_in_fronts(pool, need, kind);
     if (c)

@@ -324,17 +324,111 @@ static void figures_are_exact(void **state)
     }
 }
 
+/* 104 pages at the peak, every second of which is free in the front. */
+static void free_every_second(struct world *w)
+{
+    void *all[104];
+    for (int i = 0; i < 104; i++)
+        all[i] = get_on(w, PAGE, w->streams[0]);
+    for (int i = 0; i < 104; i += 2)
+        free_on(w, all[i], w->streams[0]);
+    assert_int_equal(w->pool->held, 104);
+}
+
+/* Less than a fiftieth above the peak, in the place of free pages that lie apart; from then on those. */
+static void a_few_pages_are_spared(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    free_every_second(w);
+    get_on(w, 2 * PAGE, w->streams[1]);
+    assert_int_equal(w->pool->held, 104 + 104 / 52);
+    for (int i = 0; i < 25; i++)
+        get_on(w, 2 * PAGE, w->streams[i % 2]);
+    assert_int_equal(w->pool->held, 104 + 104 / 52);
+    assert_int_equal(stats(w).in_use, 104 * PAGE);
+}
+
+static void none_are_spared_near_the_limit(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 118 * PAGE;
+    start_with_fronts(w);
+    free_every_second(w);
+    for (int i = 0; i < 26; i++)
+        get_on(w, 2 * PAGE, w->streams[1]);
+    assert_int_equal(w->pool->held, 104);
+}
+
+/* Then the free ones have to do, and it is not asked again before more is needed at a peak. */
+static void a_device_has_none_to_spare(void **state)
+{
+    struct world *w = *state;
+    start_with_fronts(w);
+    free_every_second(w);
+    ull__device_host_fail_at(w->device, 1);
+    for (int i = 0; i < 26; i++)
+        get_on(w, 2 * PAGE, w->streams[1]);
+    assert_int_equal(ull__device_host_fail_at_left(w->device), 0);
+    assert_int_equal(w->pool->held, 104);
+    assert_int_equal(stats(w).in_use, 104 * PAGE);
+    get_on(w, 2 * PAGE, w->streams[0]); /* this one needs two new pages */
+    void *a = get_on(w, 2 * PAGE, w->streams[0]), *b = get_on(w, 2 * PAGE, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    free_on(w, b, w->streams[0]);
+    assert_in_range(w->pool->held, 110, 110 + 110 / 52);
+}
+
+/* From front to front as it is, with what the requests after it need; the rest stays. */
+static void a_piece_goes_from_front_to_front(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 64 * PAGE;
+    start_with_fronts(w);
+    char *a = get_on(w, 32 * PAGE, w->streams[0]);
+    char *b = get_on(w, 4 * PAGE, w->streams[0]);
+    get_on(w, 28 * PAGE, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    free_on(w, b, w->streams[0]);
+    assert_ptr_equal(get_on(w, PAGE, w->streams[1]), a);
+    uint64_t clock = w->pool->clock;
+    for (int i = 1; i < 8; i++)
+        assert_ptr_equal(get_on(w, PAGE, w->streams[1]), a + i * PAGE);
+    assert_int_equal(w->pool->clock, clock); /* the front had them */
+    assert_ptr_equal(get_on(w, 20 * PAGE, w->streams[0]), a + 8 * PAGE);
+    /* One that the card may still work on is not handed over. */
+    ull__device_host_delay(w->device, true);
+    w->device->ops->copy_in(w->device, (uintptr_t)a, "x", 1, w->streams[1]);
+    free_on(w, a, w->streams[1]);
+    for (int i = 0; i < 8; i++)
+        assert_ptr_not_equal(get_on(w, PAGE, w->streams[0]), a);
+    w->device->ops->synchronize(w->device, w->streams[1]);
+    assert_ptr_equal(get_on(w, PAGE, w->streams[0]), a);
+    refused(w, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(same_size_is_reused),       TEST(threads_that_do_not_meet_have_none),
-        TEST(closed_when_one_is_left),   TEST(loose_memory_is_free_for_all),
-        TEST(loose_memory_is_trimmed),   TEST(pieces_are_cut_and_joined),
-        TEST(blocks_are_merged),         TEST(a_block_gives_what_is_free_in_it),
-        TEST(the_rest_of_a_block_stays), TEST(nothing_is_served_above_a_lowered_limit),
-        TEST(wrong_frees_are_refused),   TEST(memory_of_two_streams_passes_by),
-        TEST(a_capture_passes_by),       TEST(an_ended_stream_leaves_nothing),
+        TEST(same_size_is_reused),
+        TEST(threads_that_do_not_meet_have_none),
+        TEST(closed_when_one_is_left),
+        TEST(loose_memory_is_free_for_all),
+        TEST(loose_memory_is_trimmed),
+        TEST(pieces_are_cut_and_joined),
+        TEST(blocks_are_merged),
+        TEST(a_block_gives_what_is_free_in_it),
+        TEST(the_rest_of_a_block_stays),
+        TEST(nothing_is_served_above_a_lowered_limit),
+        TEST(wrong_frees_are_refused),
+        TEST(memory_of_two_streams_passes_by),
+        TEST(a_capture_passes_by),
+        TEST(an_ended_stream_leaves_nothing),
         TEST(figures_are_exact),
+        TEST(a_few_pages_are_spared),
+        TEST(none_are_spared_near_the_limit),
+        TEST(a_device_has_none_to_spare),
+        TEST(a_piece_goes_from_front_to_front),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
