@@ -3,7 +3,7 @@
  *
  * A line of the trace is one request or one free; nothing is copied or computed, so on the host the
  * pages are never touched and the times are the pool's own. Speed is taken over a whole repetition with
- * two looks at the clock. The latencies are from a repetition of their own after it, in which each
+ * two looks at the clocks. The latencies are from repetitions of their own after it, in which each
  * operation is timed and the usual time of reading the clock taken off.
  *
  * A request that is refused is counted and left out, with its free; the rest goes on.
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device.h"
@@ -21,6 +22,9 @@
 
 /* Streams of the trace share these if there are more; each takes memory of a card. */
 enum { MAX_STREAMS = 64 };
+
+/* Repetitions that are timed; of a trace that is longer than that, one. */
+enum { LATENCY_ROUNDS = 5, LATENCY_MEDIANS = 4000000 };
 
 struct pool_player {
     const struct replay_pool_request *request;
@@ -211,44 +215,77 @@ static uint64_t clock_ns(void)
     return apart[500];
 }
 
-static void summarize(struct pool_player *player)
+static struct replay_latency percentiles(uint64_t *ns, size_t count)
 {
-    struct replay_pool_result *result = player->result;
-    uint64_t *ns = player->latencies, clock = clock_ns();
-    size_t count = player->trace->count;
+    if (count == 0)
+        return (struct replay_latency){0};
+    qsort(ns, count, sizeof *ns, by_value);
+    return (struct replay_latency){.p50 = ns[count / 2],
+                                   .p99 = ns[count - 1 - count / 100],
+                                   .p999 = ns[count - 1 - count / 1000],
+                                   .max = ns[count - 1]};
+}
+
+static void fill_buckets(uint64_t *buckets, const uint64_t *ns, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
         unsigned int bucket = 0;
-        ns[i] = ns[i] > clock ? ns[i] - clock : 0;
         while (bucket + 1 < REPLAY_BUCKETS && ns[i] > (uint64_t)1 << bucket)
             bucket++;
-        result->latency_ns.buckets[bucket]++;
+        buckets[bucket]++;
     }
-    if (count == 0)
-        return;
-    qsort(ns, count, sizeof *ns, by_value);
-    result->latency_ns.p50 = ns[count / 2];
-    result->latency_ns.p99 = ns[count - 1 - count / 100];
-    result->latency_ns.p999 = ns[count - 1 - count / 1000];
-    result->latency_ns.max = ns[count - 1];
+}
+
+/* What the pool does comes again in each repetition, an interrupt or another program's turn does not. */
+static void fill_medians(uint64_t *median, const uint64_t *all, size_t count, size_t rounds)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t of_one[LATENCY_ROUNDS];
+        for (size_t round = 0; round < rounds; round++)
+            of_one[round] = all[round * count + i];
+        qsort(of_one, rounds, sizeof *of_one, by_value);
+        median[i] = of_one[rounds / 2];
+    }
+}
+
+static void play_timed(struct pool_player *player, uint64_t *all, size_t count, size_t rounds)
+{
+    uint64_t clock = clock_ns();
+    for (size_t round = 0; round < rounds; round++) {
+        player->latencies = all + round * count;
+        play(player);
+        free_leftovers(player);
+    }
+    player->latencies = NULL;
+    for (size_t i = 0; i < rounds * count; i++)
+        all[i] = all[i] > clock ? all[i] - clock : 0;
 }
 
 static ull_status take_latencies(struct pool_player *player, struct ull_error *err)
 {
     struct replay_pool_result *result = player->result;
-    size_t count = player->trace->count;
+    size_t count = player->trace->count, rounds = count <= LATENCY_MEDIANS ? LATENCY_ROUNDS : 1;
     uint64_t failures = result->failures;
-    player->latencies = calloc(count ? count : 1, sizeof *player->latencies);
-    if (!player->latencies)
-        return ull__fail(err, ULL_E_NO_MEMORY, "no memory to time %zu operations", count);
-    play(player);
-    summarize(player);
+    uint64_t *all = calloc(count ? rounds * count : 1, sizeof *all);
+    uint64_t *median = calloc(count ? count : 1, sizeof *median);
+    if (all && median) {
+        play_timed(player, all, count, rounds);
+        fill_medians(median, all, count, rounds);
+        fill_buckets(result->latency_buckets, median, count);
+        result->latency_ns = percentiles(median, count);
+        result->latency_once_ns = percentiles(all, rounds * count);
+    }
+    bool timed = all && median;
+    free(all);
+    free(median);
     result->failures = failures;
-    return ULL_OK;
+    return timed ? ULL_OK
+                 : ull__fail(err, ULL_E_NO_MEMORY, "no memory to time %zu operations", count);
 }
 
 /* --- the record --------------------------------------------------------------------------------------- */
 
-/* What is recorded is what --repeat asks for, without the repetition in which latencies are taken. */
+/* What is recorded is what --repeat asks for, without the repetitions in which latencies are taken. */
 static ull_status start_record(struct pool_player *player, struct ull_error *err)
 {
     const char *path = player->request->record;
@@ -276,17 +313,25 @@ static ull_status end_record(struct pool_player *player, struct ull_error *err)
 
 /* --- all of it --------------------------------------------------------------------------------------- */
 
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static ull_status play_all(struct pool_player *player, struct ull_error *err)
 {
     struct replay_pool_result *result = player->result;
     struct ull_stats stats = {.size = sizeof stats};
-    uint64_t spent = 0;
+    uint64_t spent = 0, elapsed = 0;
     for (long round = 0; round < player->request->repeat; round++) {
         ull_pool_stats_reset(player->pool);
         result->failures = result->line = 0;
-        uint64_t begin = cli_monotonic_ns();
+        uint64_t begin = cli_monotonic_ns(), begin_cpu = thread_ns();
         play(player);
-        spent = cli_monotonic_ns() - begin;
+        spent = thread_ns() - begin_cpu;
+        elapsed = cli_monotonic_ns() - begin;
         ull_pool_stats(player->pool, &stats);
         if (round + 1 == player->request->repeat && player->request->hold_seconds)
             sleep(player->request->hold_seconds);
@@ -297,8 +342,10 @@ static ull_status play_all(struct pool_player *player, struct ull_error *err)
     result->peak_held_bytes = stats.peak_held;
     result->maps = stats.maps;
     result->unmaps = stats.unmaps;
-    if (result->operations)
+    if (result->operations) {
         result->ns_per_operation = (double)spent / (double)result->operations;
+        result->wall_ns_per_operation = (double)elapsed / (double)result->operations;
+    }
     ull_status status = end_record(player, err);
     return status == ULL_OK ? take_latencies(player, err) : status;
 }
@@ -313,7 +360,6 @@ static void finish(struct pool_player *player)
     free(player->addresses);
     free(player->slot_streams);
     free(player->event_streams);
-    free(player->latencies);
 }
 
 ull_status replay_pool_play(const struct replay_pool_request *request, const struct trace *trace,

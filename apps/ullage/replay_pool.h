@@ -26,7 +26,11 @@ struct replay_pool_request {
 /* How many operations took up to 2^i nanoseconds, and longer than the bucket before. */
 enum { REPLAY_BUCKETS = 40 };
 
-/* Figures are of the last repetition, but for the latencies, which are of one more. */
+struct replay_latency {
+    uint64_t p50, p99, p999, max;
+};
+
+/* Figures are of the last repetition, but for the latencies, which are of some more. */
 struct replay_pool_result {
     char device[24]; /* "host", "cuda:0" */
     uint64_t limit_bytes;
@@ -34,11 +38,11 @@ struct replay_pool_result {
     uint64_t peak_requested_bytes;
     uint64_t peak_held_bytes;
     uint64_t failures, operations;
-    double ns_per_operation;
-    struct {
-        uint64_t p50, p99, p999, max;
-        uint64_t buckets[REPLAY_BUCKETS];
-    } latency_ns;
+    double ns_per_operation; /* of the processor: what else runs on the machine does not count */
+    double wall_ns_per_operation;
+    struct replay_latency latency_ns; /* of each operation's median over the repetitions that are timed */
+    struct replay_latency latency_once_ns; /* of all that were timed, with what interrupts and other programs add */
+    uint64_t latency_buckets[REPLAY_BUCKETS]; /* of the medians */
     uint64_t maps, unmaps;
     uint64_t line;      /* of the trace, of the first failure; 0 if there was none */
     char refusal[1024]; /* why that one was refused */

@@ -77,23 +77,30 @@ static void outcome(const struct replay_pool_result *result, char text[96])
                  result->failures, result->line);
 }
 
+static void print_percentiles(struct ull_json *json, const char *key,
+                              const struct replay_latency *latency)
+{
+    ull__json_key(json, key);
+    ull__json_object(json);
+    key_u64(json, "p50", latency->p50);
+    key_u64(json, "p99", latency->p99);
+    key_u64(json, "p999", latency->p999);
+    key_u64(json, "max", latency->max);
+    ull__json_object_end(json);
+}
+
 static void print_latency(struct ull_json *json, const struct replay_pool_result *result)
 {
-    ull__json_key(json, "latency_ns");
-    ull__json_object(json);
-    key_u64(json, "p50", result->latency_ns.p50);
-    key_u64(json, "p99", result->latency_ns.p99);
-    key_u64(json, "p999", result->latency_ns.p999);
-    key_u64(json, "max", result->latency_ns.max);
-    ull__json_object_end(json);
+    print_percentiles(json, "latency_ns", &result->latency_ns);
+    print_percentiles(json, "latency_once_ns", &result->latency_once_ns);
     ull__json_key(json, "latency_histogram");
     ull__json_array(json);
     for (int i = 0; i < REPLAY_BUCKETS; i++) {
-        if (result->latency_ns.buckets[i] == 0)
+        if (result->latency_buckets[i] == 0)
             continue;
         ull__json_object(json);
         key_u64(json, "up_to_ns", (uint64_t)1 << i);
-        key_u64(json, "count", result->latency_ns.buckets[i]);
+        key_u64(json, "count", result->latency_buckets[i]);
         ull__json_object_end(json);
     }
     ull__json_array_end(json);
@@ -122,6 +129,7 @@ static void print_json(const char *trace_path, const struct replay_pool_request 
     key_u64(&json, "failures", result->failures);
     key_u64(&json, "operations", result->operations);
     key_number(&json, "ns_per_operation", result->ns_per_operation);
+    key_number(&json, "wall_ns_per_operation", result->wall_ns_per_operation);
     print_latency(&json, result);
     key_u64(&json, "maps", result->maps);
     key_u64(&json, "unmaps", result->unmaps);
@@ -146,13 +154,19 @@ static void print_histogram(const struct replay_pool_result *result)
     static const char bar[] = "########################################";
     uint64_t most = 1;
     for (int i = 0; i < REPLAY_BUCKETS; i++)
-        most = result->latency_ns.buckets[i] > most ? result->latency_ns.buckets[i] : most;
+        most = result->latency_buckets[i] > most ? result->latency_buckets[i] : most;
     for (int i = 0; i < REPLAY_BUCKETS; i++) {
-        uint64_t count = result->latency_ns.buckets[i];
+        uint64_t count = result->latency_buckets[i];
         if (count)
             printf("  up to %10" PRIu64 " ns  %10" PRIu64 " %.*s\n", (uint64_t)1 << i, count,
                    (int)(count * (sizeof bar - 1) / most), bar);
     }
+}
+
+static void print_latency_line(const char *name, const struct replay_latency *latency)
+{
+    printf("%-20s p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", max %" PRIu64 " ns\n", name,
+           latency->p50, latency->p99, latency->p999, latency->max);
 }
 
 static void print_table(const char *trace_path, const struct replay_pool_result *result,
@@ -175,11 +189,10 @@ static void print_table(const char *trace_path, const struct replay_pool_result 
     outcome(result, text);
     printf("failures             %" PRIu64 "\n", result->failures);
     printf("maps, unmaps         %" PRIu64 ", %" PRIu64 "\n", result->maps, result->unmaps);
-    printf("time an operation    %.1f ns\n", result->ns_per_operation);
-    printf("latency              p50 %" PRIu64 ", p99 %" PRIu64 ", p99.9 %" PRIu64 ", max %" PRIu64
-           " ns\n",
-           result->latency_ns.p50, result->latency_ns.p99, result->latency_ns.p999,
-           result->latency_ns.max);
+    printf("time an operation    %.1f ns of the processor, %.1f ns elapsed\n",
+           result->ns_per_operation, result->wall_ns_per_operation);
+    print_latency_line("latency", &result->latency_ns);
+    print_latency_line("  timed once", &result->latency_once_ns);
     print_histogram(result);
     printf("outcome              %s\n", text);
 }

@@ -58,8 +58,8 @@ pool "$trace"
 is "a driver loads: cuda:0 by default" "$(of "d['device']")" cuda:0
 is "latencies" "$(of "[sorted(d['latency_ns']) == ['max', 'p50', 'p99', 'p999'],
     0 <= d['latency_ns']['p50'] <= d['latency_ns']['p99'] <= d['latency_ns']['p999'] <= d['latency_ns']['max'],
-    sum(b['count'] for b in d['latency_histogram']) == d['operations'], d['ns_per_operation'] > 0]")" \
-    "[true, true, true, true]"
+    sum(b['count'] for b in d['latency_histogram']) == d['operations'], d['ns_per_operation'] > 0, d['wall_ns_per_operation'] > 0]")" \
+    "[true, true, true, true, true]"
 LD_LIBRARY_PATH='' pool "$trace"
 [ "$(of "d['device']")" = cuda:0 ] || is "no driver: the host" "$CODE $(of "d['device']")" "0 host"
 CUDA_VISIBLE_DEVICES='' pool "$trace"
