@@ -290,6 +290,9 @@ static struct ull__chunk *give_part(struct ull_pool *pool, struct ull__chunk *c,
 struct ull__chunk *ull__pages_unite(struct ull_pool *pool, struct ull__chunk *c, uint16_t *lane,
                                     uint64_t *seq)
 {
+    /* ull__coalesce does as much there for who asks; and its chunk, which may begin within a page, must stay what it is. */
+    if (pool->plain)
+        return c;
     for (int upper = 0; upper < 2; upper++) {
         struct edge edge;
         if (!find_edge(pool, c, upper, *lane, &edge))

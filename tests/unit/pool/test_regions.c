@@ -464,6 +464,40 @@ static void alignment(void **state)
     assert_int_equal(ull_pool_request(w->pool, &request, NULL, &address), ULL_E_NO_MEMORY);
 }
 
+/* A run of free neighbours begins within a page, of which the part before it waits for nobody. */
+static void a_run_within_a_page(void **state)
+{
+    struct world *w = *state;
+    const struct ull__device_ops *ops = w->device->ops;
+    static const uint64_t bytes[] = {256, PAGE / 4, PAGE / 4, PAGE / 2 - 256};
+    ull__stream streams[2];
+    void *parts[4], *address;
+    ops->stream_create(w->device, &streams[0]);
+    ops->stream_create(w->device, &streams[1]);
+    start(w, 1, 1);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(ull_pool_allocate(w->pool, bytes[i], streams[i != 1], &parts[i]), ULL_OK);
+    ull_pool_free(w->pool, parts[0], streams[1]);
+    ull_pool_free(w->pool, parts[2], streams[1]);
+    ull_pool_trim(w->pool, PAGE, NULL); /* both have passed */
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, parts[1], streams[0]);
+    ull_pool_free(w->pool, parts[3], streams[1]);
+    ull_pool_trim(w->pool, PAGE, NULL);
+    ull__device_host_advance(w->device, streams[1], 1);
+    ull_pool_trim(w->pool, PAGE, NULL);
+    struct ull_request request = {.bytes = PAGE - 512, .alignment = 512, .stream = streams[0]};
+    assert_int_equal(ull_pool_request(w->pool, &request, NULL, &address), ULL_OK);
+    assert_ptr_equal(address, parts[1]);
+    char what[256];
+    assert_true(ull__pool_check(w->pool, what, sizeof what));
+    ull_pool_free(w->pool, address, streams[0]);
+    ull_pool_destroy(w->pool);
+    w->pool = NULL;
+    for (int i = 0; i < 2; i++)
+        ops->stream_destroy(w->device, streams[i]);
+}
+
 /* The pool's own addresses mean nothing to a program. */
 static void foreign_addresses(void **state)
 {
@@ -521,6 +555,7 @@ int main(void)
         TEST(alignment),
         SHIFTED(alignment),
         TEST(foreign_addresses),
+        SHIFTED(a_run_within_a_page),
         TEST(rests),
     };
     return cmocka_run_group_tests_name("pool.regions", tests, NULL, NULL);
