@@ -277,6 +277,9 @@ bool ull__pool_check(struct ull_pool *pool, char *what, size_t size)
            (unsigned long long)pool->held);
     expect(&f, free_pages == pool->free_pages, "%llu free pages, not %llu",
            (unsigned long long)free_pages, (unsigned long long)pool->free_pages);
+    expect(&f, pool->plain || pool->idle_low <= pool->free_pages,
+           "%llu pages were idle, and %llu are free", (unsigned long long)pool->idle_low,
+           (unsigned long long)pool->free_pages);
     expect(&f, f.mapped == pool->mapped, "%llu mappings, not %llu", (unsigned long long)f.mapped,
            (unsigned long long)pool->mapped);
     expect(&f, f.live == table_count && f.live == pool->stats.count,

@@ -66,6 +66,7 @@ ull_status ull__pages_create(struct ull_pool *pool, uint32_t slot, uint64_t coun
     }
     for (uint64_t i = 0; i < count; i++)
         enter(pool, slot + (uint32_t)i, slot + (uint32_t)i);
+    pool->spare_refused = false;
     pool->held += count;
     pool->stats.pages_created += count;
     if (pool->held << pool->page_shift > pool->stats.peak_held)

@@ -140,7 +140,7 @@ struct ull_pool {
     uint64_t idle_past; /* and before that since idle_since */
     uint64_t idle_since;
     unsigned int idle_looks;
-    uint64_t spare_refused; /* the peak requested when the device had no page to spare, see search.c */
+    bool spare_refused; /* the device had none to spare (search.c), and gave none that was needed since */
 
     /* Of a device with regions. */
     struct ull__region *regions;

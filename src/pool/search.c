@@ -173,13 +173,9 @@ static struct ull__chunk *take_spare(struct ull_pool *pool, const struct ull__ne
     uint64_t target = (peak + peak / SPARE_PART) >> pool->page_shift;
     uint64_t most = pool->limit_pages - pool->limit_pages / FAR_PART;
     target = target < most ? target : most;
-    if (pool->held >= target || peak <= pool->spare_refused)
+    if (pool->held >= target || pool->spare_refused)
         return NULL;
-    bool refused = false;
-    struct ull__chunk *c = ull__grow(pool, need->size, need->lane, target - pool->held, &refused);
-    if (refused)
-        pool->spare_refused = peak; /* the device has none; a higher peak asks again */
-    return c;
+    return ull__grow(pool, need->size, need->lane, target - pool->held, &pool->spare_refused);
 }
 
 /* What fronts have free and can do without easily, see front.c. */

@@ -196,9 +196,12 @@ static void small_freed(struct ull_pool *pool, uint32_t first, uint32_t end, uin
 
 /* --- pages in parts -------------------------------------------------------------------------------------- */
 
+enum { PARTS = 256 };
+
 /* A page that c touches at one of its ends. */
 struct edge {
     uint64_t from, to;
+    uint64_t seq;  /* of one of those that wait */
     uint16_t lane; /* what its parts are to wait for */
 };
 
@@ -207,31 +210,53 @@ static bool is_part(const struct ull__chunk *c, uint16_t lane)
     return c && c->state == ULL_FREE && (c->lane == lane || c->lane == ULL_CLEAN);
 }
 
-/* Is all of the page c, or free for the lane? */
-static bool is_covered(const struct ull__chunk *c, const struct edge *edge)
+/* The same; the lane is that of the first part that waits for one. */
+static bool add_part(const struct ull__chunk *c, struct edge *edge)
+{
+    if (edge->lane != ULL_CLEAN || !c || c->state != ULL_FREE || c->lane == ULL_CLEAN)
+        return is_part(c, edge->lane);
+    edge->lane = c->lane;
+    edge->seq = c->seq;
+    return true;
+}
+
+/*
+ * Is all of the page c, or free for one lane? Looks at both sides in turn, since often only one of them has much that is free;
+ * a page of which more than PARTS are there on a side is left as it is.
+ */
+static bool is_covered(const struct ull__chunk *c, struct edge *edge)
 {
     const struct ull__chunk *low = c, *high = c;
-    while (low->address > edge->from && is_part(low->prev, edge->lane))
-        low = low->prev;
-    while (high->address + high->size < edge->to && is_part(high->next, edge->lane))
-        high = high->next;
-    return low->address <= edge->from && high->address + high->size >= edge->to;
+    for (int i = 0; i < PARTS; i++) {
+        bool below = low->address > edge->from, above = high->address + high->size < edge->to;
+        if (!below && !above)
+            return true;
+        low = below ? low->prev : low;
+        high = above ? high->next : high;
+        if ((below && !add_part(low, edge)) || (above && !add_part(high, edge)))
+            return false;
+    }
+    return false;
 }
 
 /* The page at the lower or the upper end of c, if it goes on there and could be united. */
 static bool find_edge(const struct ull_pool *pool, const struct ull__chunk *c, bool upper,
-                      uint16_t lane, struct edge *edge)
+                      uint16_t lane, uint64_t seq, struct edge *edge)
 {
     const struct ull__chunk *other = upper ? c->next : c->prev;
     uint64_t at = upper ? c->address + c->size : c->address;
     uint64_t from = (at - pool->base) & ~(pool->page_bytes - 1);
     if (!other || other->state != ULL_FREE || from == at - pool->base)
         return false;
-    edge->from = pool->base + from;
-    edge->to = edge->from + pool->page_bytes;
-    edge->lane = lane | other->lane;
-    return (lane == ULL_CLEAN || is_part(other, lane)) && edge->lane != ULL_CLEAN &&
-           pool->lanes[edge->lane].graph == 0 && is_covered(c, edge);
+    *edge = (struct edge){.from = pool->base + from,
+                          .to = pool->base + from + pool->page_bytes,
+                          .seq = seq,
+                          .lane = lane};
+    if (!is_covered(c, edge) || edge->lane == ULL_CLEAN)
+        return false;
+    /* A graph would never give it back; of a stream that was forgotten nobody asks for it. */
+    const struct ull__lane *l = &pool->lanes[edge->lane];
+    return l->graph == 0 && !l->over;
 }
 
 /* The part of a free chunk that lies in the page waits for its lane too. */
@@ -273,17 +298,16 @@ static void relabel_parts(struct ull_pool *pool, const struct ull__chunk *c,
     }
 }
 
-/* c waits for nobody, its neighbour does: the part of c that lies in the page is freed for that one's lane. */
+/* c waits for nobody, others do: the part of c that lies in the page is freed for their lane. */
 static struct ull__chunk *give_part(struct ull_pool *pool, struct ull__chunk *c, bool upper,
                                     const struct edge *edge)
 {
-    uint64_t seq = upper ? c->next->seq : c->prev->seq;
     struct ull__chunk *part = c;
     if (upper)
         part = ull__chunk_split(pool, c, edge->from);
     else
         c = ull__chunk_split(pool, c, edge->to);
-    ull__make_free(pool, part, edge->lane, seq, 0, 0);
+    ull__make_free(pool, part, edge->lane, edge->seq, 0, 0);
     return c;
 }
 
@@ -295,15 +319,14 @@ struct ull__chunk *ull__pages_unite(struct ull_pool *pool, struct ull__chunk *c,
         return c;
     for (int upper = 0; upper < 2; upper++) {
         struct edge edge;
-        if (!find_edge(pool, c, upper, *lane, &edge))
+        if (!find_edge(pool, c, upper, *lane, *seq, &edge))
             continue;
         bool inside = c->address >= edge.from && c->address + c->size <= edge.to;
         if (*lane == ULL_CLEAN && !inside) {
             c = give_part(pool, c, upper, &edge);
             continue;
         }
-        if (*lane == ULL_CLEAN)
-            *seq = upper ? c->next->seq : c->prev->seq;
+        *seq = edge.seq;
         *lane = edge.lane;
         relabel_parts(pool, c, &edge, *seq);
     }
@@ -356,6 +379,13 @@ void ull__make_free(struct ull_pool *pool, struct ull__chunk *c, uint16_t lane, 
     ull__make_free_here(pool, c, lane, seq, known0, known1);
 }
 
+/* What is in use is not idle. */
+static void limit_idle(struct ull_pool *pool)
+{
+    if (pool->free_pages < pool->idle_low)
+        pool->idle_low = pool->free_pages;
+}
+
 /* In a view only a slot that was kept is free as a whole. */
 static void slots_used(struct ull_pool *pool, uint8_t tier, uint32_t first, uint32_t end)
 {
@@ -364,6 +394,7 @@ static void slots_used(struct ull_pool *pool, uint8_t tier, uint32_t first, uint
     } else {
         pool->retained = (uint32_t)ULL_NONE;
         pool->free_pages--;
+        limit_idle(pool);
     }
 }
 
@@ -403,6 +434,8 @@ struct ull__chunk *ull__take(struct ull_pool *pool, struct ull__chunk *c, uint64
     }
     struct ull__chunk *rest = c->size > size ? ull__chunk_split(pool, c, address + size) : NULL;
     c->state = ULL_LIVE;
+    if (lent) /* a piece that a front gave may have idle pages, which never were free in the pool */
+        limit_idle(pool);
     if (rest && lent) /* behind it may be the rest of a slot that is in use in this view */
         ull__make_free(pool, rest, rest->lane, rest->seq, 0, 0);
     else if (rest)

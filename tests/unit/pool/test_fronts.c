@@ -360,7 +360,7 @@ static void none_are_spared_near_the_limit(void **state)
     assert_int_equal(w->pool->held, 104);
 }
 
-/* Then the free ones have to do, and it is not asked again before more is needed at a peak. */
+/* Then the free ones have to do, and it is not asked again before it gave some that were needed. */
 static void a_device_has_none_to_spare(void **state)
 {
     struct world *w = *state;
@@ -377,6 +377,30 @@ static void a_device_has_none_to_spare(void **state)
     free_on(w, a, w->streams[0]);
     free_on(w, b, w->streams[0]);
     assert_in_range(w->pool->held, 110, 110 + 110 / 52);
+}
+
+static void a_device_is_not_asked_at_each_peak(void **state)
+{
+    struct world *w = *state;
+    void *all[207];
+    w->options.small_bytes = 0;
+    start_with_fronts(w);
+    for (int i = 0; i < 207; i++)
+        all[i] = get_on(w, PAGE, w->streams[0]);
+    get_on(w, PAGE / 2, w->streams[0]);
+    for (int i = 0; i < 207; i += 2)
+        free_on(w, all[i], w->streams[0]);
+    ull__device_host_fail_at(w->device, 1);
+    for (int i = 0; i < 52; i++)
+        get_on(w, 2 * PAGE, w->streams[1]);
+    assert_int_equal(ull__device_host_fail_at_left(w->device), 0);
+    uint64_t creates = ull__device_host_calls(w->device).creates, peak = stats(w).peak_requested;
+    get_on(w, PAGE / 2, w->streams[0]);
+    assert_int_equal(stats(w).peak_requested, peak + PAGE / 2);
+    free_on(w, all[1], w->streams[0]);
+    free_on(w, all[3], w->streams[0]);
+    get_on(w, 2 * PAGE, w->streams[0]);
+    assert_int_equal(ull__device_host_calls(w->device).creates, creates);
 }
 
 /* From front to front as it is, with what the requests after it need; the rest stays. */
@@ -407,6 +431,22 @@ static void a_piece_goes_from_front_to_front(void **state)
     refused(w, 1);
 }
 
+/* Pages that nobody used for a while go with the piece; those that are in use then are idle no longer. */
+static void a_piece_takes_its_idle_pages_along(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = 64 * PAGE;
+    start_with_fronts(w);
+    void *a = get_on(w, 8 * PAGE, w->streams[0]);
+    get_on(w, 56 * PAGE, w->streams[0]);
+    free_on(w, a, w->streams[0]);
+    ull__fronts_idle(w->pool);
+    assert_ptr_equal(get_on(w, 3 * PAGE, w->streams[1]), a);
+    assert_int_equal(w->pool->free_pages, 0);
+    assert_int_equal(w->pool->idle_low, 0);
+    assert_int_equal(ull__fronts_idle(w->pool), 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,7 +468,9 @@ int main(void)
         TEST(a_few_pages_are_spared),
         TEST(none_are_spared_near_the_limit),
         TEST(a_device_has_none_to_spare),
+        TEST(a_device_is_not_asked_at_each_peak),
         TEST(a_piece_goes_from_front_to_front),
+        TEST(a_piece_takes_its_idle_pages_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,6 +143,49 @@ static void half_of_a_page_passes_later(void **state)
     assert_ptr_equal(get_on(w, 2 * PAGE, w->streams[0]), p);
 }
 
+/* The same when what passes last lies apart from what waits. */
+static void quarter_of_a_page_waits(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = w->options.reserve = PAGE;
+    w->options.small_bytes = 0;
+    start(w);
+    w->pool->fronts_forced = false;
+    void *a = get_on(w, PAGE / 4, w->streams[0]), *b = get_on(w, PAGE / 4, w->streams[0]);
+    void *c = get_on(w, PAGE / 2, w->streams[1]);
+    ull_pool_free(w->pool, b, w->streams[0]);
+    ull_pool_trim(w->pool, 1, NULL);
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, a, w->streams[0]);
+    ull_pool_free(w->pool, c, w->streams[1]);
+    ull_pool_trim(w->pool, 1, NULL);
+    assert_int_equal(stats(w).free_pages, 0);
+    ull__device_host_advance(w->device, w->streams[1], 1);
+    ull_pool_trim(w->pool, 1, NULL);
+    assert_int_equal(stats(w).free_pages, PAGE);
+    assert_int_equal(stats(w).pending, PAGE);
+}
+
+/* A stream that was forgotten asks for no page. */
+static void half_of_a_page_is_for_others(void **state)
+{
+    struct world *w = *state;
+    w->options.limit = w->options.reserve = PAGE;
+    w->options.small_bytes = w->options.wait_ns = 0;
+    start(w);
+    w->pool->fronts_forced = false;
+    void *a = get_on(w, PAGE / 2, w->streams[0]), *b = get_on(w, PAGE / 2, w->streams[1]);
+    ull__device_host_delay(w->device, true);
+    ull_pool_free(w->pool, a, w->streams[0]);
+    ull_pool_forget_stream(w->pool, w->streams[0]);
+    ull_pool_free(w->pool, b, w->streams[1]);
+    ull_pool_trim(w->pool, 1, NULL);
+    ull__device_host_advance(w->device, w->streams[1], 1);
+    ull_pool_trim(w->pool, 1, NULL);
+    assert_int_equal(stats(w).pending, PAGE / 2);
+    assert_ptr_equal(get_on(w, PAGE / 2, w->streams[1]), b);
+}
+
 /* pytorch/pytorch#147168: memory that a second stream used comes back as soon as that has passed. */
 static void use_on_a_second_stream(void **state)
 {
@@ -314,6 +357,8 @@ int main(void)
         TEST(halves_of_a_page_after_a_stream_ended),
         TEST(halves_of_a_page_wait_together),
         TEST(half_of_a_page_passes_later),
+        TEST(quarter_of_a_page_waits),
+        TEST(half_of_a_page_is_for_others),
         TEST(use_on_a_second_stream),
         TEST(idle_stream_strands_nothing),
         TEST(trim_leaves_what_is_pending),
