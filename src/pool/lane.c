@@ -446,6 +446,7 @@ static void relabel_shadows(struct ull_pool *pool, uint16_t from, uint16_t to, u
 ull_status ull__graph_release(struct ull_pool *pool, uint64_t graph, uint16_t stream_lane)
 {
     bool found = false;
+    ull__retained_return(pool); /* before shadows are looked at: it may leave one for the graph */
     for (uint32_t i = 1; i < pool->lane_count; i++) {
         struct ull__lane *lane = &pool->lanes[i];
         if (!lane->exists || lane->graph != graph || lane->over)

@@ -186,6 +186,23 @@ static void half_of_a_page_is_for_others(void **state)
     assert_ptr_equal(get_on(w, PAGE / 2, w->streams[1]), b);
 }
 
+/* Nothing of a graph that was released waits for it, also while memory that it asked for is in use. */
+static void released_graph_keeps_no_page(void **state)
+{
+    struct world *w = *state;
+    uint64_t graph = 0;
+    w->options.small_bytes = PAGE;
+    start(w);
+    assert_int_equal(ull_pool_graph_begin(w->pool, w->streams[0], &graph), ULL_OK);
+    void *small = get_on(w, PAGE, w->streams[0]);
+    get_on(w, 2 * PAGE, w->streams[0]);
+    ull_pool_free(w->pool, small, w->streams[0]);
+    assert_int_equal(ull_pool_graph_end(w->pool, w->streams[0]), ULL_OK);
+    assert_int_equal(ull_pool_graph_release(w->pool, graph, w->streams[0]), ULL_OK);
+    ull_pool_trim(w->pool, 3 * PAGE, NULL);
+    assert_int_equal(stats(w).held, 2 * PAGE);
+}
+
 /* pytorch/pytorch#147168: memory that a second stream used comes back as soon as that has passed. */
 static void use_on_a_second_stream(void **state)
 {
@@ -359,6 +376,7 @@ int main(void)
         TEST(half_of_a_page_passes_later),
         TEST(quarter_of_a_page_waits),
         TEST(half_of_a_page_is_for_others),
+        TEST(released_graph_keeps_no_page),
         TEST(use_on_a_second_stream),
         TEST(idle_stream_strands_nothing),
         TEST(trim_leaves_what_is_pending),
