@@ -287,61 +287,57 @@ static bool holds_pools(const struct ull__slot *slot, int devices)
 }
 
 enum { LATE_TIMES = 25 };
-enum answers { ALL_ANSWERED, SOME_ARE_SILENT, SOME_ARE_LATE };
 
-/* Has it given no answer since it was last waited for in vain? */
-static bool is_silent(const struct ull__link *link, int i)
+/* Living, of another process, and with pools that may have shrunk. */
+static bool is_worth_asking(const struct ull__link *link, int i)
 {
-    return atomic_load(&link->silent[i]) ==
-           atomic_load(&link->ledger->file->slots[i].settle_served) + 1;
-}
-
-/* Rings everybody once (`ask`), then says whether all living ones have served. `over`: who has not is not waited for again. */
-static enum answers look_at_answers(struct ull__member *member, bool ask, bool over)
-{
-    enum answers answers = ALL_ANSWERED;
-    for (int k = 0; k < member->link_count; k++) {
-        struct ull__link *link = &member->links[k];
-        struct ull__ledger_file *file = link->ledger->file;
-        int used = (int)atomic_load(&file->slots_used);
-        for (int i = 0; i < used; i++) {
-            struct ull__slot *slot = &file->slots[i];
-            if (i == link->slot || atomic_load(&slot->state) != SLOT_LIVE ||
-                !holds_pools(slot, file->spec.device_count))
-                continue;
-            if (ask) {
-                atomic_fetch_add(&slot->settle_asked, 1);
-                ull__slot_ring(slot);
-            }
-            uint32_t served = atomic_load(&slot->settle_served);
-            if (served == atomic_load(&slot->settle_asked))
-                continue;
-            if (over)
-                atomic_store(&link->silent[i], served + 1);
-            enum answers one = is_silent(link, i) ? SOME_ARE_SILENT : SOME_ARE_LATE;
-            answers = one > answers ? one : answers;
-        }
-    }
-    return answers;
+    const struct ull__ledger_file *file = link->ledger->file;
+    const struct ull__slot *slot = &file->slots[i];
+    return i != link->slot && atomic_load(&slot->state) == SLOT_LIVE &&
+           holds_pools(slot, file->spec.device_count);
 }
 
 /*
- * A process on a busy machine may not run for a while, and what its pools gave back must not be refused to another for that.
- * One that is stopped answers no sooner for it: it is waited for once, and from then on no longer than `timeout_ns`, until it
- * has answered.
+ * Waits until it has answered what it has been asked up to now, however often others ask it meanwhile. A process on a busy
+ * machine may not run for a while, and what its pools gave back must not be refused to another for that. One that is stopped
+ * answers no sooner for it: it is waited for once, and from then on no longer than `timeout_ns`, until it has answered.
  */
+static void wait_for_answer(struct ull__link *link, int i, uint64_t start, uint64_t timeout_ns)
+{
+    struct ull__slot *slot = &link->ledger->file->slots[i];
+    uint32_t question = atomic_load(&slot->settle_asked), served;
+    while (is_worth_asking(link, i) &&
+           (int32_t)((served = atomic_load(&slot->settle_served)) - question) < 0) {
+        bool is_silent = atomic_load(&link->silent[i]) == served + 1;
+        if (ull__monotonic_ns() - start >= (is_silent ? timeout_ns : LATE_TIMES * timeout_ns)) {
+            atomic_store(&link->silent[i], served + 1);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+}
+
+static void ask(struct ull__link *link, int i)
+{
+    struct ull__slot *slot = &link->ledger->file->slots[i];
+    atomic_fetch_add(&slot->settle_asked, 1);
+    ull__slot_ring(slot);
+}
+
 void ull__member_ask_settle(struct ull__member *member, uint64_t timeout_ns)
 {
-    uint64_t start = ull__monotonic_ns(), waited = 0;
-    enum answers answers = look_at_answers(member, true, false);
-    while (answers != ALL_ANSWERED &&
-           waited < (answers == SOME_ARE_LATE ? LATE_TIMES * timeout_ns : timeout_ns)) {
-        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        waited = ull__monotonic_ns() - start;
-        answers = look_at_answers(member, false, false);
+    uint64_t start = ull__monotonic_ns();
+    for (int n = 0; n < 2 * member->link_count; n++) { /* all are asked before one is waited for */
+        struct ull__link *link = &member->links[n % member->link_count];
+        int used = (int)atomic_load(&link->ledger->file->slots_used);
+        for (int i = 0; i < used; i++)
+            if (!is_worth_asking(link, i))
+                continue;
+            else if (n < member->link_count)
+                ask(link, i);
+            else
+                wait_for_answer(link, i, start, timeout_ns);
     }
-    if (answers == SOME_ARE_LATE)
-        look_at_answers(member, false, true);
 }
 
 /*

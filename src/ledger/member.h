@@ -95,7 +95,8 @@ void ull__member_unknown_variant(struct ull__member *member, const char *name);
 
 /*
  * Asks every other process of the job that holds pools to read their reserves again, and waits until
- * all have or the time is over: 25 times as long for those that have answered so far. For the moment before a refusal: what others no longer hold must not
+ * all have or the time is over: 25 times as long for those that have answered so far. What others ask
+ * them meanwhile does not count. For the moment before a refusal: what others no longer hold must not
  * make this process fail.
  */
 void ull__member_ask_settle(struct ull__member *member, uint64_t timeout_ns);

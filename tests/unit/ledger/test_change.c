@@ -395,6 +395,46 @@ static void who_answers_late_is_waited_for_and_who_never_does_only_once(void **s
     test_destroy(ledger);
 }
 
+struct busy {
+    struct ull__member *answers, *others;
+    _Atomic bool over;
+};
+
+/* Asked again whenever it has begun to look, so that what it was asked last is never answered. */
+static void *settle_under_questions(void *data)
+{
+    struct busy *busy = data;
+    while (!atomic_load(&busy->over)) {
+        ull__member_wait(busy->answers, 10000000);
+        ull__member_ask_settle(busy->others, 0);
+        ull__member_settled(busy->answers);
+    }
+    return NULL;
+}
+
+static void what_others_ask_meanwhile_is_not_waited_for(void **state)
+{
+    enum { MS = 1000000 };
+    (void)state;
+    struct ull__job_spec spec = test_spec(1, 100);
+    struct ull__ledger *ledger = test_create(&spec);
+    struct ull__member *asks = test_join(ull__ledger_path(ledger));
+    struct busy busy = {.answers = test_join(ull__ledger_path(ledger)),
+                        .others = test_join(ull__ledger_path(ledger))};
+    pthread_t parked;
+    ull__member_charge(busy.answers, 0, ULL_CLASS_POOL, 10);
+    pthread_create(&parked, NULL, settle_under_questions, &busy);
+    ull__member_ask_settle(asks, 200 * MS);
+    assert_int_equal(atomic_load(&asks->links[0].silent[busy.answers->links[0].slot]),
+                     0); /* not in vain */
+    atomic_store(&busy.over, true);
+    pthread_join(parked, NULL);
+    leave(asks);
+    leave(busy.others);
+    leave(busy.answers);
+    test_destroy(ledger);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +447,7 @@ int main(void)
         cmocka_unit_test(too_deep_a_chain_is_refused),
         cmocka_unit_test(who_asks_from_the_job_around_wakes_the_inner_one),
         cmocka_unit_test(who_answers_late_is_waited_for_and_who_never_does_only_once),
+        cmocka_unit_test(what_others_ask_meanwhile_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, test_folder_setup, test_folder_teardown);
 }
