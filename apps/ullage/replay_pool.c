@@ -265,7 +265,7 @@ static ull_status take_latencies(struct pool_player *player, struct ull_error *e
 {
     struct replay_pool_result *result = player->result;
     size_t count = player->trace->count, rounds = count <= LATENCY_MEDIANS ? LATENCY_ROUNDS : 1;
-    uint64_t failures = result->failures;
+    uint64_t failures = result->failures, line = result->line;
     uint64_t *all = calloc(count ? rounds * count : 1, sizeof *all);
     uint64_t *median = calloc(count ? count : 1, sizeof *median);
     if (all && median) {
@@ -279,6 +279,7 @@ static ull_status take_latencies(struct pool_player *player, struct ull_error *e
     free(all);
     free(median);
     result->failures = failures;
+    result->line = line;
     return timed ? ULL_OK
                  : ull__fail(err, ULL_E_NO_MEMORY, "no memory to time %zu operations", count);
 }
