@@ -32,6 +32,7 @@ static void fill_slot(struct ull__slot *slot, const struct ull__identity *identi
     atomic_store(&slot->driver_pid, 0);
     atomic_store(&slot->account, account);
     atomic_store(&slot->settle_served, atomic_load(&slot->settle_asked));
+    atomic_store(&slot->settle_missed, 0);
     ull__slot_forget_residency(slot);
     atomic_fetch_add(&slot->generation, 1);
     atomic_store(&slot->state, SLOT_LIVE); /* last: until then a death leaves a free slot */

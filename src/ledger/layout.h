@@ -15,7 +15,7 @@
 #include "control.h"
 #include "ledger.h"
 
-#define LEDGER_MAGIC 0x6c6c756765676c3bull /* changes with every change of this layout */
+#define LEDGER_MAGIC 0x6c6c756765676c3cull /* changes with every change of this layout */
 
 enum { SHARE_LINK_SETTLED = 0x7fffffff };
 
@@ -92,6 +92,7 @@ struct ull__slot {
     _Atomic uint32_t bell;          /* (A) futex: the parked thread sleeps on it */
     _Atomic uint32_t settle_asked;  /* (A) */
     _Atomic uint32_t settle_served; /* (O) */
+    _Atomic uint32_t settle_missed; /* (A) settle_served when it was last waited for in vain, and 1; or 0 */
     _Atomic uint32_t measured; /* (O) bit d: context on d by the process's figure; d + 16: the card's */
     _Atomic uint32_t unsurvived; /* (O) refusals since the last success */
     _Atomic uint32_t gated;      /* (O) carries out commands itself */

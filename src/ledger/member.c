@@ -300,7 +300,8 @@ static bool is_worth_asking(const struct ull__link *link, int i)
 /*
  * Waits until it has answered what it has been asked up to now, however often others ask it meanwhile. A process on a busy
  * machine may not run for a while, and what its pools gave back must not be refused to another for that. One that is stopped
- * answers no sooner for it: it is waited for once, and from then on no longer than `timeout_ns`, until it has answered.
+ * answers no sooner for it: it is waited for once by the whole job, and from then on no longer than `timeout_ns`, until it has
+ * answered.
  */
 static void wait_for_answer(struct ull__link *link, int i, uint64_t start, uint64_t timeout_ns)
 {
@@ -308,9 +309,10 @@ static void wait_for_answer(struct ull__link *link, int i, uint64_t start, uint6
     uint32_t question = atomic_load(&slot->settle_asked), served;
     while (is_worth_asking(link, i) &&
            (int32_t)((served = atomic_load(&slot->settle_served)) - question) < 0) {
-        bool is_silent = atomic_load(&link->silent[i]) == served + 1;
+        bool is_silent = atomic_load(&slot->settle_missed) == served + 1;
         if (ull__monotonic_ns() - start >= (is_silent ? timeout_ns : LATE_TIMES * timeout_ns)) {
-            atomic_store(&link->silent[i], served + 1);
+            if (timeout_ns > 0)
+                atomic_store(&slot->settle_missed, served + 1);
             return;
         }
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);

@@ -11,11 +11,10 @@
 struct ull__link {
     struct ull__ledger *ledger;
     int slot;
-    uint32_t generation; /* of the slot when it was claimed */
-    uint32_t asked;      /* settle requests seen when the parked thread woke up */
-    uint64_t commanded;  /* number of the command that was seen last */
-    uint64_t let_in;     /* word that was seen last (stand.c) */
-    _Atomic uint32_t silent[ULL_MAX_SLOTS]; /* answers that a process had given when it was last waited for in vain, and 1 */
+    uint32_t generation;            /* of the slot when it was claimed */
+    uint32_t asked;                 /* settle requests seen when the parked thread woke up */
+    uint64_t commanded;             /* number of the command that was seen last */
+    uint64_t let_in;                /* word that was seen last (stand.c) */
     int device_of[ULL_MAX_DEVICES]; /* innermost ledger's device -> this ledger's; -1: not there */
 };
 
