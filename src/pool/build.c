@@ -437,6 +437,7 @@ static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, 
         c = c->prev;
     if (c->lane != lane)
         relabel(pool, c, lane, 0); /* the next one is of the lane, and the later of both counts */
+    pool->joining = true;
     while (c->address + c->size < end) {
         struct ull__chunk *next = c->next;
         if (next->lane != lane && next->address + next->size > last)
@@ -447,6 +448,7 @@ static struct ull__chunk *join_run(struct ull_pool *pool, struct ull__chunk *c, 
                        ull__slot_up(pool, next->address),
                        ull__slot_down(pool, next->address + next->size));
     }
+    pool->joining = false;
     return c;
 }
 

@@ -159,6 +159,7 @@ struct ull_pool {
     uint16_t last_lane;      /* that lane, its own, unless it is 0: see ull__lane_find */
     uint32_t lane_count, lane_capacity, streams;
     bool crowded; /* there was a second stream some time; from then on only like is joined with like */
+    bool joining;   /* neighbours for a request (build.c): no pages are united with them */
     bool crumbless; /* so many chunks are free that all are sorted as they come */
     uint64_t last_graph;
     struct ull__use *uses;

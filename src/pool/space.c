@@ -314,8 +314,8 @@ static struct ull__chunk *give_part(struct ull_pool *pool, struct ull__chunk *c,
 struct ull__chunk *ull__pages_unite(struct ull_pool *pool, struct ull__chunk *c, uint16_t *lane,
                                     uint64_t *seq)
 {
-    /* ull__coalesce does as much there for who asks; and its chunk, which may begin within a page, must stay what it is. */
-    if (pool->plain)
+    /* While neighbours are joined for a request the first of them must stay what it is; and without views nobody wants pages. */
+    if (pool->plain || pool->joining)
         return c;
     for (int upper = 0; upper < 2; upper++) {
         struct edge edge;
