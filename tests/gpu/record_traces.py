@@ -21,7 +21,10 @@ import os
 import subprocess
 import sys
 
-import traced_programs
+try:
+    import traced_programs
+except ModuleNotFoundError as missing:
+    sys.exit(f"record_traces.py: there is no module {missing.name!r} for {sys.executable}: expected PyTorch 2.11 there")
 
 PROGRAMS = {program.__name__: program for program in traced_programs.PROGRAMS}
 LONGEST = 240  # seconds for one program
