@@ -41,12 +41,10 @@ struct client {
     size_t in_count, out_count;
 };
 
-enum { LISTENERS = 2 }; /* for users, and for HTTP */
-
 static struct {
     struct client *client[CLIENTS];
     int count;
-    int deaf[LISTENERS], deaf_count; /* listeners for whose callers nothing was left */
+    int deaf; /* the listener and 1, where no descriptor was left for who knocks */
 } all;
 
 /* --- listening -------------------------------------------------------------------------------------------- */
@@ -117,20 +115,15 @@ static void listen_again(struct daemon *d, int listener, bool on)
     epoll_ctl(d->epoll, EPOLL_CTL_MOD, listener, &event);
 }
 
-void clients_deafen(struct daemon *d, int listener)
-{
-    listen_again(d, listener, false);
-    if (all.deaf_count < LISTENERS)
-        all.deaf[all.deaf_count++] = listener;
-}
-
 void clients_accept(struct daemon *d, int listener)
 {
     struct ucred peer;
     socklen_t size = sizeof peer;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), of_user = 0;
-    if (fd < 0 && ull__no_descriptor(errno))
-        clients_deafen(d, listener);
+    if (fd < 0 && ull__no_descriptor(errno)) { /* it would be ready again at once, and again */
+        listen_again(d, listener, false);
+        all.deaf = listener + 1;
+    }
     if (fd < 0)
         return;
     bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
@@ -380,8 +373,9 @@ bool clients_ready(struct daemon *d, int fd, uint32_t events)
 void clients_tick(struct daemon *d)
 {
     uint64_t now = now_ns();
-    while (all.deaf_count > 0)
-        listen_again(d, all.deaf[--all.deaf_count], true);
+    if (all.deaf)
+        listen_again(d, all.deaf - 1, true);
+    all.deaf = 0;
     for (int j = 0; j < d->job_count; j++) {
         struct client *client = d->jobs[j]->run.client;
         if (client && now > client->said_ns + SAY_AGAIN_NS)

@@ -13,8 +13,6 @@
 /* Binds the socket, unless systemd did. ULL_E_STARTED: another daemon answers there. */
 ull_status clients_listen(const char *path, int *fd, struct ull_error *err);
 void clients_accept(struct daemon *d, int listener);
-/* Nobody is accepted there until the next tick: who knocks would be seen again at once, and again. */
-void clients_deafen(struct daemon *d, int listener);
 /* Something can be read or written. False if no client has this descriptor. */
 bool clients_ready(struct daemon *d, int fd, uint32_t events);
 /* Ten times a second: who was too fast may go on, and who waits hears why. */

@@ -29,9 +29,8 @@ enum { TICK_MS = 100, FIRST_FD = 3 };
 
 struct loop {
     struct daemon d;
-    int listener, signals;
-    int wishes, visitors; /* of the page */
-    bool activated;       /* systemd listens for us, and keeps the socket */
+    int listener, signals, wishes; /* wishes: from the page */
+    bool activated;                /* systemd listens for us, and keeps the socket */
     bool stop;
     int told_jobs; /* of how many systemd knows; -1: of none yet */
     uint64_t next_look_ns, watchdog_ns, next_watchdog_ns;
@@ -91,7 +90,7 @@ static bool prepare(struct loop *loop)
         say(LOG_ERROR, "%s", err.message);
         return false;
     }
-    ull_status status = web_start(&d->settings, &loop->wishes, &loop->visitors, &err);
+    ull_status status = web_start(&d->settings, &loop->wishes, &err);
     if (status != ULL_OK) {
         say(status == ULL_E_SYSTEM ? LOG_WARN : LOG_ERROR, "%s", err.message);
         if (status != ULL_E_SYSTEM)
@@ -99,8 +98,6 @@ static bool prepare(struct loop *loop)
     }
     if (loop->wishes >= 0)
         watch(loop, loop->wishes);
-    if (loop->visitors >= 0)
-        watch(loop, loop->visitors);
     watch(loop, loop->signals);
     watch(loop, loop->listener);
     return true;
@@ -180,8 +177,6 @@ static void serve(struct loop *loop, const struct epoll_event *event)
         clients_accept(&loop->d, fd);
     else if (fd == loop->wishes)
         web_serve(&loop->d);
-    else if (fd == loop->visitors)
-        web_accept(&loop->d);
     else if ((job = of_worker(&loop->d, fd)))
         moves_worker(&loop->d, job);
     else

@@ -2,7 +2,6 @@
 #include "web.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -13,9 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "clients.h"
 #include "error.h"
-#include "file.h"
 #include "say.h"
 
 enum { CONNECTIONS = 64, OF_ADDRESS = 32, IDLE_S = 15, MEMORY = 32768, ANSWER_S = 2, TOKEN = 256 };
@@ -26,7 +23,7 @@ static struct {
     struct history *history;
     bool loopback;
     char token[TOKEN];
-    int wake, listener;
+    int wake;
     uint64_t shown_ns;
     unsigned int shown;
     pthread_mutex_t lock;
@@ -36,10 +33,7 @@ static struct {
     bool asked, done, suspend;
     char job[ULL_IPC_JOB_TEXT], answer[ULL_IPC_TEXT];
     ull_status status;
-} web = {.lock = PTHREAD_MUTEX_INITIALIZER,
-         .answered = PTHREAD_COND_INITIALIZER,
-         .wake = -1,
-         .listener = -1};
+} web = {.lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER, .wake = -1};
 
 /* --- answering -------------------------------------------------------------------------------------------- */
 
@@ -285,41 +279,10 @@ static ull_status parse_address(const char *text, struct sockaddr_in *address, s
     return ULL_OK;
 }
 
-/* -1: somebody else is there. */
-static int listen_at(const struct sockaddr_in *address)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), yes = 1;
-    if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-                    bind(fd, (const struct sockaddr *)address, sizeof *address) != 0 ||
-                    listen(fd, CONNECTIONS) != 0)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/* By the loop and not by the library, which goes round and round where no descriptor is left. */
-void web_accept(struct daemon *d)
-{
-    struct sockaddr_in peer;
-    socklen_t size = sizeof peer;
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(web.server, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-    if (info && info->num_connections >= CONNECTIONS) {
-        clients_deafen(d, web.listener);
-        return;
-    }
-    int fd = accept4(web.listener, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
-        MHD_add_connection(web.server, fd, (const struct sockaddr *)&peer, size);
-    else if (ull__no_descriptor(errno))
-        clients_deafen(d, web.listener);
-}
-
-ull_status web_start(const struct settings *settings, int *wake, int *listener, struct ull_error *err)
+ull_status web_start(const struct settings *settings, int *wake, struct ull_error *err)
 {
     struct sockaddr_in address;
-    *wake = *listener = -1;
+    *wake = -1;
     if (!settings->listen[0])
         return ULL_OK;
     ull_status status = parse_address(settings->listen, &address, err);
@@ -332,25 +295,16 @@ ull_status web_start(const struct settings *settings, int *wake, int *listener, 
     if (status != ULL_OK)
         return status;
     web.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    web.listener = listen_at(&address);
-    web.server =
-        web.listener < 0
-            ? NULL
-            : MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_NO_LISTEN_SOCKET,
-                               0, NULL, NULL, serve, NULL, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
-                               MHD_OPTION_PER_IP_CONNECTION_LIMIT, OF_ADDRESS,
-                               MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-                               MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_END);
-    if (web.wake < 0 || !web.server) {
-        if (web.listener >= 0)
-            close(web.listener);
-        web.listener = -1;
+    web.server = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, serve, NULL,
+        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, OF_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY, MHD_OPTION_END);
+    if (web.wake < 0 || !web.server)
         return ull__fail(err, ULL_E_SYSTEM, "cannot serve at %s: is something else there?",
                          settings->listen);
-    }
     web.history = history_open(settings->history);
     *wake = web.wake;
-    *listener = web.listener;
     return ULL_OK;
 }
 
@@ -363,6 +317,4 @@ void web_stop(void)
     free(web.state);
     if (web.wake >= 0)
         close(web.wake);
-    if (web.listener >= 0)
-        close(web.listener);
 }

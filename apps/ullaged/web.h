@@ -11,13 +11,8 @@
 
 #include "daemon.h"
 
-/*
- * ULL_E_INVALID: the address; ULL_E_SYSTEM: taken, or the token cannot be read. *wake becomes readable on a wish, *listener
- * when somebody comes; -1: nothing is served.
- */
-ull_status web_start(const struct settings *settings, int *wake, int *listener,
-                     struct ull_error *err);
-void web_accept(struct daemon *d);
+/* ULL_E_INVALID: the address; ULL_E_SYSTEM: taken, or the token cannot be read. *wake becomes readable on a wish. */
+ull_status web_start(const struct settings *settings, int *wake, struct ull_error *err);
 /* Once a second, or when something happened. */
 void web_show(struct daemon *d);
 /* Carries out what was wished on the page. */

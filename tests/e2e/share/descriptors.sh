@@ -9,8 +9,6 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 cards 600MiB
-port=$((20000 + $$ % 20000))
-printf '%s\n' "listen = 127.0.0.1:$port" "history = none" >"$T/config/ullage/ullage.conf"
 start_daemon
 spawn "$ULLAGE" run -q -m 500MiB --name holder -- "$GUEST" init device 0 alloc 400MiB touch "$T/has" wait "$T/end"
 holder=$PID
@@ -26,12 +24,10 @@ check "a daemon without descriptors says so" wait_for 10 grep -q 'which jobs are
 ticks() { awk '{ print $14 + $15 }' "/proc/$DAEMON/stat"; }
 before=$(ticks)
 spawn "$ULLAGE" run -q -m 100MiB --wait --name knocks -- touch "$T/knocked" # nobody opens
-spawn curl -sS -m 20 -o "$T/page" "http://127.0.0.1:$port/metrics"
 sleep 1.5 # after one second a job whose file is not there is gone
 between "and sleeps between its looks, whoever knocks" "$(($(ticks) - before))" 0 15
 prlimit --pid "$DAEMON" --nofile=1024:
 check "who knocked meanwhile is let in" wait_for 20 test -e "$T/knocked"
-check "and so is the browser" wait_for 20 grep -qs '^ullage_' "$T/page"
 check "who waits has waited on" test ! -e "$T/started"
 is "and was told nothing else" "$(grep -vE "^ullage: (waits: device 0|note: with this one)" "$T/$waits.err")" ""
 touch "$T/end"
