@@ -149,7 +149,7 @@ for key in decision pins optimizer clip bn_group graph peak_bytes budget_bytes h
     is "written again it has the same $key" "$(json "d['$key']" <"$T/again.json")" "$(json "d['$key']" <"$T/sends.json")"
 done
 json "dict(d, pins=dict(d['pins'], threads=1, backend='another 1.0', algorithms={'conv2d.9': {'name': 'fast'}}))" <"$T/sends.json" >"$T/other.json"
-train $SMALL --data synthetic,samples=64 --plan "$T/other.json" --threads 2 --max-steps 1 --eval-samples 8 -o json
+train $SMALL --data synthetic,samples=64 --plan "$T/other.json" --memory 256MiB --threads 2 --max-steps 1 --eval-samples 8 -o json
 is "one for another machine" "$CODE" 0
 like "is fitted to this one, which says so" "$ERR" "the plan is for another 1.0, 1 threads, here are .*, 2 threads: 1 other algorithms"
 json "dict(d, decision=dict(d['decision'], drop=['nothing.7']))" <"$T/sends.json" >"$T/strange.json"
