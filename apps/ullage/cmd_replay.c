@@ -11,6 +11,7 @@
  * default, up to the limit of --memory; --preallocate takes that limit at the start; --growth says
  * once more what is the default and wins over --preallocate, as it does without --pool.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -337,5 +338,10 @@ int cmd_replay(int argc, char **argv)
     }
     code = options.pool ? play_pool(&options, &trace) : play_driver(&options, &trace);
     trace_free(&trace);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (errno != EPIPE) /* who reads has had enough */
+            cli_say("cannot write the result: %s", strerror(errno));
+        return EXIT_FAILED;
+    }
     return code;
 }

@@ -12,7 +12,7 @@
  * neighbour wait; that stays so if it ends, since what lies side by side then is not joined by anybody. But a
  * page of which a part waits for a stream and the rest for nobody waits for the stream as a whole: it would be no page
  * for anyone (ull__pages_unite). A program that loads its batches on a second stream held 1.054 of its peak
- * before that, and 1.015 since.
+ * before that, and 1.015 since (played once).
  *
  * Memory that a second stream used (ull_pool_use_on) waits outside all bins. There the event is recorded
  * at the free: otherwise a program that runs ahead of the card would stack up blocks

@@ -66,6 +66,16 @@ LD_LIBRARY_PATH='' pool "$trace"
 CUDA_VISIBLE_DEVICES='' pool "$trace"
 is "a driver without a card: the host" "$CODE $(of "d['device']")" "0 host"
 
+if [ -w /dev/full ]; then
+    for way in --pool "--repeat 1"; do
+        CODE=0
+        # shellcheck disable=SC2086 # words
+        "$ULLAGE" replay "$trace" $way >/dev/full 2>"$T/.err" || CODE=$?
+        is "a full disk: $way" "$CODE" 1
+        like "is said: $way" "$(<"$T/.err")" "cannot write the result"
+    done
+fi
+
 # Growth on and off.
 pool "$trace" --device host --memory 4GiB --preallocate
 is "--preallocate holds the limit from the start" "$CODE $(of "[d['peak_held_bytes'], d['growth']]")" \
